@@ -65,7 +65,7 @@ class AsyncClient:
 
     async def close(self) -> None:
         """Ends the connections. What is still under way on them raises Cancelled."""
-        self._calls.closed = True
+        self._calls.close()
         for server in self._servers:
             await server.channel.close()
 
@@ -241,6 +241,7 @@ class AsyncClient:
 
     async def reload(self, name: str = "", *, timeout_s: float = RELOAD_TIMEOUT_S) -> Reloaded:
         """See `Client.reload`."""
+        self._calls.check_open()
         with rpc_errors():
             server = self._servers[0]
             response = await server.model.Reload(
@@ -250,6 +251,7 @@ class AsyncClient:
 
     async def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
         """See `Client.health`."""
+        self._calls.check_open()
         with rpc_errors():
             response = await self._servers[0].check_health(
                 HealthCheckRequest(service=service), timeout=deadline(timeout_s)
@@ -258,6 +260,7 @@ class AsyncClient:
 
     async def _ask(self, method: "AsyncMethod[Q, R]", request: Q, timeout_s: float) -> R:
         """See `Client`."""
+        self._calls.check_open()
         with rpc_errors():
             answer: R = await answered(self._calls, partial(_start_async, method, request), deadline(timeout_s))
         return answer
@@ -285,6 +288,7 @@ class AsyncClient:
             begin = partial(_start_async, method, request)
             return asyncio.ensure_future(answered(self._calls, begin, deadline(timeout_s)))
 
+        self._calls.check_open()
         given = 0
         with closing(messages.windowed(requests, start)) as calls:
             for request, call in calls:

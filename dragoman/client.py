@@ -85,7 +85,7 @@ class Client:
 
     def close(self) -> None:
         """Ends the connections. What is still under way on them raises Cancelled."""
-        self._calls.closed = True
+        self._calls.close()
         for server in self._servers:
             server.channel.close()
 
@@ -278,6 +278,7 @@ class Client:
         Raises NotFound, FailedPrecondition where the new version is refused, Aborted while one is being taken up, and
         PermissionDenied. Of several servers, the first is asked. Without an answer in time, the server goes on.
         """
+        self._calls.check_open()
         with rpc_errors():
             server = self._servers[0]
             response = server.model.Reload(
@@ -290,12 +291,14 @@ class Client:
 
         Of several servers, the first is asked.
         """
+        self._calls.check_open()
         with rpc_errors():
             response = self._servers[0].check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
         return messages.health(response)
 
     def _ask(self, method: "Method[Q, R]", request: Q, timeout_s: float) -> R:
         """One call, made again as long as that may help."""
+        self._calls.check_open()
         with rpc_errors():
             return Pending[Methods, R](self._calls, partial(_start, method, request), deadline(timeout_s)).result()
 
@@ -319,8 +322,10 @@ class Client:
         """The same, one after the other. A request is made when there are few before it."""
 
         def start(request: Q) -> Pending[Methods, R]:
-            return Pending(self._calls, partial(_start, method, request), deadline(timeout_s))
+            with rpc_errors():
+                return Pending(self._calls, partial(_start, method, request), deadline(timeout_s))
 
+        self._calls.check_open()
         given = 0
         with closing(messages.windowed(requests, start)) as calls:
             for request, call in calls:

@@ -198,7 +198,11 @@ class Runner:
     async def aclose(self, timeout_s: float = CLOSE_S) -> None:
         """As `close`, without blocking the event loop. Several may be closed at once, in the time of one."""
         self._begin_closing()
-        await asyncio.to_thread(self._end, time.monotonic() + timeout_s)
+        deadline = time.monotonic() + timeout_s
+        try:
+            await asyncio.to_thread(self._end, deadline)
+        except RuntimeError:  # the interpreter ends, and begins no thread: there is nobody to block any more
+            self._end(deadline)
 
     def close(self, timeout_s: float = CLOSE_S) -> None:
         """Ends all workers after the step that they are in, and answers what is not answered with Closing.

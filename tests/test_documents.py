@@ -1,5 +1,6 @@
 """Documents of every format through a server with the model of the zoo, by gRPC, by HTTP and on the command line."""
 
+import errno
 import json
 import re
 import socket
@@ -138,3 +139,22 @@ def test_the_command_line(server: ServerProcess, tmp_path: Path, capsys: pytest.
         told = r"the request has \d{7} bytes; the server takes \d{7}: .*parts, or have .*--max-message-bytes raised"
         assert re.search(told, capsys.readouterr().err)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["broken.docx", "letter.md", "letter.pt.md"]
+
+
+def test_what_a_document_becomes_lies_behind_a_link(
+    server: ServerProcess, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The link stays; as root it could be /dev/stdout. Where there is no room, it is said of which file."""
+    (document := tmp_path / "letter.md").write_text("Good morning.\n")
+    (tmp_path / "old.md").write_text("old")
+    (link := tmp_path / "link.md").symlink_to("old.md")
+    asked = ["translate", "--document", str(document), "--output", str(link), "--target", server.target]
+    assert main(asked) == 0
+    assert (link.readlink(), (tmp_path / "old.md").read_text()) == (Path("old.md"), "Bom dia.\n")
+
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    assert main(asked) == 1
+    assert capsys.readouterr().err.endswith(f"{link}: No space left on device\n")

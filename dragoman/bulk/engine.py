@@ -58,21 +58,25 @@ class Engine:
         self._options: TranslationOptions = {**options, "no_cache": True}
         self._packages, self._device, self._workers = packages, device, workers
         self._translator: Translator | None = None
-        self._lock = threading.Lock()
+        self._closed, self._lock = False, threading.Lock()
         check_repeatable(options, options.get("do_sample"))
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._translator is not None:
-            self._translator.close()
+        self._closed = True
+        with self._lock:  # what is being loaded cannot be left
+            if self._translator is not None:
+                self._translator.close()
 
     def translate(self, texts: list[str]) -> list[str]:
         """The best translation of each. Raises DragomanError, or BulkError where it cannot be loaded."""
         with self._lock:
-            if self._translator is None:
+            if self._translator is None and not self._closed:
                 self._translator = self._load()
+            if self._translator is None or self._closed:
+                raise BulkError("the run has ended")
         found = self._translator.translate(texts, timeout_s=ONE_CALL_S, **self._options)
         return [one.text for one in found]
 

@@ -156,7 +156,7 @@ class _Targets:
             try:
                 item.open(self._job.columns).write(self._unfinished.part(number), journal)
             except ValueError as error:
-                raise BulkError(f"{item.source} has changed while it was translated") from error
+                raise self._unfinished.changed(item) from error
             self._unfinished.put_in_place(number, item)
             self.refused += journal.refused
 

@@ -59,7 +59,10 @@ class SqliteMemory:
         for first in range(0, len(asked), AT_ONCE):
             some = asked[first : first + AT_ONCE]
             marks = ",".join("?" * len(some))
-            query = f"SELECT source, target FROM translations WHERE way = ? AND source IN ({marks})"
+            query = (
+                "SELECT source, target FROM translations "
+                f"WHERE way = ? AND source IN ({marks}) AND typeof(target) = 'text'"  # others may write to it, too
+            )
             with self._failing():
                 found.update(self._database.execute(query, (self._way, *some)))
         return found
@@ -68,7 +71,7 @@ class SqliteMemory:
         """Raises BulkError."""
         with self._failing(), self._database:
             self._database.executemany(
-                "INSERT OR IGNORE INTO translations VALUES (?, ?, ?)",
+                "INSERT OR REPLACE INTO translations VALUES (?, ?, ?)",
                 ((self._way, source, target) for source, target in translations.items()),
             )
 
@@ -92,7 +95,7 @@ def open_memory(file: Path | None, packages: Sequence[str], options: Mapping[str
         yield NoMemory()
         return
     try:
-        database = sqlite3.connect(file, timeout=BUSY_S)
+        database = sqlite3.connect(file.absolute(), timeout=BUSY_S)  # ":memory:" is a file like any other
     except sqlite3.Error as error:
         raise WrongUsage(f"{file} cannot be a memory: {error}") from error
     try:

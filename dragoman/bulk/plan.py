@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dragoman.bulk.errors import WrongUsage
-from dragoman.bulk.formats import CHOICES, OF_SEVERAL, SUFFIXES, format_of, open_format
+from dragoman.bulk.formats import CHOICES, OF_ARROW, OF_SEVERAL, SUFFIXES, format_of, open_format
 from dragoman.bulk.rows import Columns, Format
 
 
@@ -39,36 +39,61 @@ def planned(source: Path, target: Path, format: str | None) -> list[Item]:
     """
     if not source.exists():
         raise WrongUsage(f"{source} is not there")
+    if not target.name:
+        raise WrongUsage(f"{target} is a folder that exists already: say what becomes of {source} there")
     inner, outer = target.resolve(), source.resolve()
     if inner == outer or inner.is_relative_to(outer):
         raise WrongUsage(f"{target} is inside of {source}, and would be read too: write to another place")
     if not target.parent.is_dir():
         raise WrongUsage(f"{target.parent} is no folder: make it first, or write to another place")
-    if source.is_file() or format == "dataset" or format_of(source) == "dataset":
-        return [Item(source, target, _format(source, format))]
-    if outer.is_relative_to(inner):
-        raise WrongUsage(f"{source} is inside of {target}: write to another place")
-    found = [
-        Item(path, target / path.relative_to(source), _format(path, None if path.name == OF_SEVERAL else format))
-        for path in _inside(source)
-    ]
+    several = (source / OF_SEVERAL).exists()
+    if not source.is_dir() or format_of(source) == "dataset" or (format == "dataset" and not several):
+        found = [Item(source, target, _format(source, format))]
+    else:
+        found = [
+            Item(path, target / path.relative_to(source), _format(path, None if path.name == OF_SEVERAL else format))
+            for path in _inside(source)
+        ]
     if not found:
         raise WrongUsage(f"{source} has no files")
+    for item in found:
+        _check(item, inner)
     return found
 
 
+def _check(item: Item, target: Path) -> None:
+    """target: of the run. Raises WrongUsage."""
+    if item.source.resolve().is_relative_to(target):
+        raise WrongUsage(f"{item.source} is inside of {target}: write to another place")
+    for path in (str(item.source), str(item.target)) if item.format in OF_ARROW else ():
+        if any("\ud800" <= character <= "\udfff" for character in path):
+            raise WrongUsage(f"{path!r} is no UTF-8, and Arrow opens no file of such a name: rename it")
+
+
 def _inside(folder: Path) -> Iterator[Path]:
-    """Files, and folders of datasets, in alphabetical order. Hidden ones are left out."""
-    for parent, folders, files in os.walk(folder):
+    """Files, and folders of datasets, in alphabetical order, also those behind links. Hidden ones are left out.
+
+    Raises WrongUsage, or OSError for a folder that cannot be read.
+    """
+    for parent, folders, files in os.walk(folder, onerror=_fail, followlinks=True):
         here = Path(parent)
         folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for name in folders:
+            if here.resolve().is_relative_to((here / name).resolve()):
+                raise WrongUsage(f"{here / name} is a link to a folder that it is in, without end: delete it")
         datasets = [name for name in folders if format_of(here / name) == "dataset"]
         folders[:] = [name for name in folders if name not in datasets]
         yield from (here / name for name in sorted([*datasets, *files]) if not name.startswith("."))
 
 
+def _fail(error: OSError) -> None:
+    raise error
+
+
 def _format(path: Path, format: str | None) -> str:
     """Raises WrongUsage."""
+    if not path.is_file() and not path.is_dir():
+        raise WrongUsage(f"{path} is no file and no folder, but a pipe, a device, or a link to nothing")
     found = format or format_of(path)
     if found is None:
         known = ", ".join([*SUFFIXES, "folders that Dataset.save_to_disk wrote"])

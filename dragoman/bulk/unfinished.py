@@ -15,6 +15,7 @@ import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from itertools import chain
 from pathlib import Path
 
 from dragoman.bulk.disk import put_in_place, sync_names, write_all
@@ -30,8 +31,9 @@ ENDED = ".ended"
 class Unfinished:
     """The folder of a run."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, sources: Sequence[object]) -> None:
+        """`sources`: what each item's was when the run began, as `_described` tells it."""
+        self._folder, self._sources = folder, sources
 
     @contextmanager
     def journal(self, number: int) -> Iterator[Journal]:
@@ -60,9 +62,15 @@ class Unfinished:
         return True
 
     def put_in_place(self, number: int, item: Item) -> None:
-        """The item's target is written. From now on it has its name."""
+        """The item's target is written. From now on it has its name. Raises BulkError."""
+        if _described(item) != self._sources[number]:
+            raise self.changed(item)
         put_in_place(self.part(number), item.target)
         self._mark(number)
+
+    def changed(self, item: Item) -> BulkError:
+        """That an item's source is not what it was."""
+        return BulkError(f"{item.source} has changed while it was translated: delete {self._folder} to begin anew")
 
     def _mark(self, number: int) -> None:
         """An item is done: its journal is not needed any more."""
@@ -97,13 +105,14 @@ def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> 
     """
     folder = target.with_name(target.name + SUFFIX)
     shutil.rmtree(_ended(folder), ignore_errors=True)  # of a run that was killed meanwhile
-    if not folder.exists() and target.exists():
+    if not folder.exists() and os.path.lexists(target):
         raise WrongUsage(f"{target} exists already: delete it, or write to another place")
     folder.mkdir(exist_ok=True)
     with _locked(folder / "lock", target):
-        _check_same(folder / "job.json", {**asked, "files": _described(items)})
+        sources = list(map(_described, items))
+        _check_same(folder / "job.json", {**asked, "files": [*chain.from_iterable(sources)]})
         sync_names(target.parent)
-        unfinished = Unfinished(folder)
+        unfinished = Unfinished(folder, sources)
         try:
             yield unfinished
         except BaseException:
@@ -141,22 +150,22 @@ def _is_at(file: Path, descriptor: int) -> bool:
         return False
 
 
-def _described(items: Sequence[Item]) -> list[list[object]]:
-    """By what a file is known that has changed."""
-    found = [(file, file.stat()) for item in items for file in item.files()]
+def _described(item: Item) -> list[list[object]]:
+    """By what each of its files is known that has changed."""
+    found = [(file, file.stat()) for file in item.files()]
     return [[str(file.resolve()), state.st_size, state.st_mtime_ns] for file, state in found]
 
 
 def _check_same(file: Path, asked: Mapping[str, object]) -> None:
     """Writes what is asked for, or compares it with what was. Raises BulkError."""
-    if not file.exists():
+    if not file.exists() and not any(each.suffix in (".done", ".rows") for each in file.parent.iterdir()):
         fresh = file.with_suffix(".new")
         with fresh.open("wb", buffering=0) as out:
             write_all(out.fileno(), json.dumps(asked, indent=1).encode())
         fresh.rename(file)
         sync_names(file.parent)
         return
-    before, now = json.loads(file.read_bytes()), json.loads(json.dumps(asked))
+    before, now = _asked_before(file), json.loads(json.dumps(asked))
     if before != now:
         name = next(name for name in [*now, *before] if before.get(name) != now.get(name))
         told = "its files have changed" if name == "files" else f"{name} was {before.get(name)}, and is {now.get(name)}"
@@ -164,3 +173,16 @@ def _check_same(file: Path, asked: Mapping[str, object]) -> None:
             f"{file.parent} has part of another run: {told}. Ask as before to go on with it, or delete the folder to "
             "begin anew"
         )
+
+
+def _asked_before(file: Path) -> dict[str, object]:
+    """Raises BulkError."""
+    try:
+        before = json.loads(file.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        before = None
+    if not isinstance(before, dict):
+        raise BulkError(
+            f"{file} is missing or damaged, and what was asked for is not known: delete {file.parent} to begin anew"
+        )
+    return before

@@ -1,7 +1,10 @@
 """A call and its further attempts. See `dragoman.calls.retries` and `dragoman.calls.servers`."""
 
+import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
 import grpc
@@ -16,6 +19,19 @@ Start = Callable[[M, float, bool], Any]
 """Makes an attempt, with what a server can be asked, gRPC's `timeout` and its `wait_for_ready`."""
 REACHED_S = 0.5
 """How long it may take to find out that a server is there."""
+
+
+class ClientClosed(grpc.RpcError):
+    """Ends the calls that are under way when their client is closed."""
+
+    def code(self) -> grpc.StatusCode:
+        return grpc.StatusCode.CANCELLED
+
+    def details(self) -> str:
+        return "the client was closed while this call was under way"
+
+    def trailing_metadata(self) -> tuple[()]:
+        return ()
 
 
 class Calls(Generic[M]):
@@ -41,8 +57,31 @@ class Calls(Generic[M]):
             )
         self.servers, self.hedge_after_s = Servers(servers), hedge_after_s
         self._wait_for_ready, self._reach, self.retries = wait_for_ready, reach, Retries(wait_for_ready)
-        self.closed = False
+        self._closing, self._closing_async = threading.Event(), asyncio.Event()
+
+    @property
+    def closed(self) -> bool:
         """The client is: gRPC ends what is under way, and takes no further call."""
+        return self._closing.is_set()
+
+    def close(self) -> None:
+        """The client is closed from now on."""
+        self._closing.set()
+        self._closing_async.set()
+
+    def check_open(self) -> None:
+        """Raises ValueError, as a closed file does, where the client is closed."""
+        if self.closed:
+            raise ValueError("this client is closed")
+
+    def rest(self, delay_s: float) -> None:
+        """Before another attempt; no longer than the client is open."""
+        self._closing.wait(delay_s)
+
+    async def rest_async(self, delay_s: float) -> None:
+        """See `rest`."""
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._closing_async.wait(), delay_s)
 
     def reason(self, error: grpc.RpcError, server: Server[M]) -> grpc.RpcError:
         """Why a call failed that has perhaps only waited for a server: then, why there is none."""
@@ -86,13 +125,19 @@ class Attempts(Generic[M]):
     def begin(self, start: Start[M]) -> tuple[Server[M], Any]:
         """Begins one: where it goes, and the call. One of the three below must follow.
 
-        Raises ValueError, as a closed file does, where the client is closed.
+        Raises ClientClosed, or what `start` raises.
         """
         if self.closed:
-            raise ValueError("this client is closed")
+            raise ClientClosed
         server = self._calls.servers.begin(self._tried)
         self._tried.append(server)
-        return server, start(server.methods, max(0.0, self._ends_s - time.monotonic()), self._calls.waits)
+        try:
+            return server, start(server.methods, max(0.0, self._ends_s - time.monotonic()), self._calls.waits)
+        except BaseException as error:  # a token that cannot be had, or a channel that was closed just now
+            self.left(server)
+            if self.closed:
+                raise ClientClosed from error
+            raise
 
     def answered(self, server: Server[M], trailing: Metadata) -> None:
         """It was the last."""

@@ -5,9 +5,8 @@ from collections.abc import AsyncGenerator
 from typing import Any, TypeVar
 
 import grpc
-from grpc import aio
 
-from dragoman.calls.attempts import Attempts, Calls, Start
+from dragoman.calls.attempts import Attempts, Calls, ClientClosed, Start
 from dragoman.calls.retries import is_unavailable
 from dragoman.errors import from_rpc, rpc_errors
 
@@ -21,11 +20,13 @@ async def answered(calls: Calls[M], start: Start[M], timeout_s: float) -> Any:
     while True:
         try:
             return await once(attempts, start)
+        except ClientClosed:
+            raise
         except grpc.RpcError as error:
             delay_s = attempts.delay_s(error)
             if delay_s is None:
                 raise await calls.reason_async(error, attempts.last) from error
-        await asyncio.sleep(delay_s)
+        await calls.rest_async(delay_s)
 
 
 async def _attempted(attempts: Attempts[M], start: Start[M]) -> Any:
@@ -71,8 +72,7 @@ def _check_closed(attempts: Attempts[M]) -> None:
     """Raises grpc.RpcError where a client was closed: gRPC ends its calls as if somebody had cancelled their tasks."""
     task = asyncio.current_task()
     if attempts.closed and not (task and task.cancelling()):
-        told = "the client was closed while this call was under way"
-        raise aio.AioRpcError(grpc.StatusCode.CANCELLED, aio.Metadata(), aio.Metadata(), told)
+        raise ClientClosed
 
 
 def _unavailable(error: BaseException | None) -> bool:
@@ -81,9 +81,11 @@ def _unavailable(error: BaseException | None) -> bool:
 
 async def streamed_async(calls: Calls[M], start: Start[M], timeout_s: float) -> AsyncGenerator[Any]:
     """See `streamed`."""
+    calls.check_open()
     attempts = Attempts(calls, timeout_s)
     while True:
-        (server, call), said = attempts.begin(start), False
+        with rpc_errors():
+            (server, call), said = attempts.begin(start), False
         try:
             async for message in call:
                 said = True
@@ -104,4 +106,4 @@ async def streamed_async(calls: Calls[M], start: Start[M], timeout_s: float) -> 
         else:
             attempts.answered(server, trailing)
             return
-        await asyncio.sleep(delay_s)
+        await calls.rest_async(delay_s)

@@ -1,6 +1,5 @@
 """Calls of synchronous code, made again as long as that may help."""
 
-import time
 from collections.abc import Generator
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -10,7 +9,7 @@ import grpc
 from dragoman.calls.attempts import Attempts, Calls, Start
 from dragoman.calls.retries import is_unavailable
 from dragoman.calls.servers import Server
-from dragoman.errors import from_rpc
+from dragoman.errors import from_rpc, rpc_errors
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -42,7 +41,7 @@ class Pending(Generic[M, R]):
                 delay_s = self._attempts.delay_s(error)
                 if delay_s is None:
                     raise self._calls.reason(error, self._attempts.last) from error
-            time.sleep(delay_s)
+            self._calls.rest(delay_s)
             self._begin()
 
     def _begin(self) -> None:
@@ -76,9 +75,11 @@ class Pending(Generic[M, R]):
 
 def streamed(calls: Calls[M], start: Start[M], timeout_s: float) -> Generator[Any]:
     """The messages of a stream, of the first attempt that brings one. Raises DragomanError."""
+    calls.check_open()
     attempts = Attempts(calls, timeout_s)
     while True:
-        (server, call), said = attempts.begin(start), False
+        with rpc_errors():
+            (server, call), said = attempts.begin(start), False
         try:
             for message in call:
                 said = True
@@ -95,4 +96,4 @@ def streamed(calls: Calls[M], start: Start[M], timeout_s: float) -> Generator[An
         else:
             attempts.answered(server, call.trailing_metadata())
             return
-        time.sleep(delay_s)
+        calls.rest(delay_s)

@@ -1,6 +1,7 @@
 """`dragoman bulk`: files of texts into files, by the engine in this process, or by those of a cluster."""
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -178,5 +179,5 @@ class _Told:
 
 
 def _go_on(args: Arguments) -> None:
-    if (unfinished := Path(f"{args.target}{SUFFIX}")).exists():
+    if os.path.isdir(unfinished := f"{args.target}{SUFFIX}"):
         complain(f"what is done is kept in {unfinished}: the same command goes on")

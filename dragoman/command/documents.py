@@ -26,7 +26,7 @@ async def translate_document(args: Arguments) -> int:
         found = await _translated(args, args.document.read_bytes(), document_format)
         _write(args.output, found.document)
     except OSError as error:
-        complain(f"{error.filename}: {error.strerror}")
+        complain(f"{error.filename or args.output}: {error.strerror}")
         return FAILED
     except DragomanError as error:
         complain(output.explained(error, args.targets, args.timeout))
@@ -37,7 +37,8 @@ async def translate_document(args: Arguments) -> int:
 
 
 def _write(target: Path, document: bytes) -> None:
-    """All of it or nothing. Raises OSError."""
+    """All of it or nothing, behind a link where it is one. Raises OSError."""
+    target = target.resolve()
     unfinished = target.with_name(f".{target.name}.unfinished")
     try:
         unfinished.write_bytes(document)

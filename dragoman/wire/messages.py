@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from numbers import Real
 from typing import Any, Protocol, TypeVar
 
 import grpc
@@ -99,31 +100,44 @@ _GUARDS = {
 
 
 def deadline(timeout_s: float) -> float:
-    """A timeout that is fit for a call. Raises ValueError for one that is not."""
+    """A timeout that is fit for a call. Raises ValueError for one that is not, and TypeError for what is no number."""
+    if not isinstance(timeout_s, Real):
+        raise TypeError(f"timeout_s is {timeout_s!r}; it must be a number of seconds")
     if not 0 < timeout_s <= MAX_TIMEOUT_S:
         raise ValueError(f"timeout_s is {timeout_s}; it must be above 0 and at most {MAX_TIMEOUT_S:.0f} seconds")
     return timeout_s
 
 
 def listed(texts: str | Iterable[str]) -> list[str]:
-    """One text, or many, as a list. Raises TypeError for what is no text."""
+    """One text, or many, as a list. Raises TypeError for what is no text, and ValueError for one that is not whole."""
+    if isinstance(texts, str):
+        check_whole("text", texts)
+        return [texts]
     if not isinstance(texts, Iterable):
         raise TypeError(f"texts is {texts!r}; it must be a str, or a list of them")
-    given = [texts] if isinstance(texts, str) else list(texts)
-    for index, text in enumerate(given):
-        if not isinstance(text, str):
-            raise TypeError(f"texts[{index}] is {text!r}; every text must be a str")
-    return given
+    return list(checked(texts))
 
 
 def checked(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, one after the other. Raises TypeError for what is no text."""
+    """The texts, one after the other. Raises TypeError for what is no text, ValueError for one that is not whole."""
     if isinstance(texts, str) or not isinstance(texts, Iterable):
         raise TypeError(f"texts is {texts!r}; it must be a list of str, or what gives them")
     for index, text in enumerate(texts):
         if not isinstance(text, str):
             raise TypeError(f"texts[{index}] is {text!r}; every text must be a str")
+        check_whole(f"texts[{index}]", text)
         yield text
+
+
+def check_whole(name: str, text: str) -> None:
+    """Raises ValueError for a text with half a character, as JSON may have it, which is nothing in UTF-8."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{name} has half a character at {error.start} ({text[error.start]!r}, a lone surrogate): mend it, or "
+            "leave it out"
+        ) from error
 
 
 def most_contents(model: Model) -> int:
@@ -177,6 +191,7 @@ def stream_request(text: str, options: TranslationOptions) -> translation_pb2.St
     """The request to translate one text as a stream. Raises TypeError or ValueError for an impossible option."""
     if not isinstance(text, str):
         raise TypeError(f"text is {text!r}; it must be a str")
+    check_whole("text", text)
     check_known(options, TranslationOptions)
     if options.get("pivot"):
         raise ValueError("pivot is True; streams go by way of no third language: call translate")
@@ -211,9 +226,12 @@ def windowed(requests: Iterable[Q], start: Callable[[Q], C]) -> Generator[tuple[
 
 
 def check_known(options: Mapping[str, object], known: type) -> None:
-    """Raises TypeError for an option that the TypedDict `known` lacks."""
+    """Raises TypeError for an option that the TypedDict `known` lacks, or a name that is none."""
     if unknown := options.keys() - known.__annotations__.keys():
         raise TypeError(f"unknown option {min(unknown)!r}; known are {', '.join(known.__annotations__)}")
+    for name, value in options.items():
+        if known.__annotations__[name] in (str, str | None) and not isinstance(value, str | None):
+            raise TypeError(f"{name} is {value!r}; it must be a str")
 
 
 def decoding_options(options: TargetOptions) -> decoding_pb2.DecodingOptions:
@@ -226,7 +244,8 @@ def decoding_options(options: TargetOptions) -> decoding_pb2.DecodingOptions:
             wired: dict[str, Any] = {name: sent(OPTIONS[name], value)}
             message.MergeFrom(decoding_pb2.DecodingOptions(**wired))
         except (TypeError, ValueError) as error:  # of protobuf, which does not say which option
-            raise type(error)(f"{name}: {error}") from error
+            kind = TypeError if isinstance(error, TypeError) else ValueError
+            raise kind(f"{name}: {error}") from error
     return message
 
 

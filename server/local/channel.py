@@ -141,6 +141,10 @@ class LocalChannel:
         with self._lock:
             self._closed = True
 
+    def forget(self) -> None:
+        """All calls have ended: nothing of the models is kept by whoever still has the channel."""
+        self._handlers = Handlers()
+
     def _begin(self, call: Coroutine[Any, Any, Any]) -> Future[Any]:
         if here := os.getpid() == self._process:
             with self._lock:

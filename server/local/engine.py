@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from pydantic_settings import PydanticBaseSettingsSource
 
 from engine.devices.machine import Machine, usable_cores
+from engine.devices.memory import give_back_freed
 from engine.devices.session import DeviceError
 from engine.loading.load import Kernels
 from models.package.checked import PackageError
@@ -134,6 +135,9 @@ class LocalEngine:
             if opened.done():
                 raise
             opened.set_exception(error)
+        finally:
+            self._loaded = []
+            give_back_freed()
 
     async def _serve(self, settings: Settings, opened: Future[LocalChannel]) -> None:
         self._loop, self._closing = asyncio.get_running_loop(), asyncio.Event()
@@ -147,10 +151,13 @@ class LocalEngine:
             failing = [report_crash(asyncio.wrap_future(one.runner.failure), one.admission) for one in loaded]
             watching = list(map(asyncio.create_task, failing))
             handlers, most_bytes = handlers_of(self._loaded, settings), settings.max_message_bytes
-            opened.set_result(LocalChannel(self._loop, handlers, calls, most_bytes, self.close))
+            channel = LocalChannel(self._loop, handlers, calls, most_bytes, self.close)
+            opened.set_result(channel)
+            del handlers
             await self._closing.wait()
             calls.end(Draining())
             await calls.wait_until_idle()
+            channel.forget()
             for task in watching:
                 task.cancel()
 

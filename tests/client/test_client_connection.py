@@ -15,7 +15,8 @@ from dragoman.channel import MAX_TIMEOUT_S
 from dragoman.errors import Cancelled, DeadlineExceeded, InvalidArgument, Unavailable, Unreachable
 from dragoman.wire.messages import MAX_CONTENT_BYTES, MAX_CONTENTS
 from tests.client.clients import Call, call_sync
-from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
+from tests.client.fake_server import WAIT_S, Failure, FakeServer, overloaded, serving
+from tests.server_process import eventually
 
 
 def free_target() -> str:
@@ -136,11 +137,48 @@ async def test_closing_a_client_of_asyncio_cancels_its_streams_and_no_task(serve
             await waiting
 
 
+def test_closing_a_client_ends_what_waits_for_its_next_attempt_and_for_its_turn() -> None:
+    """Some requests of a list are refused until long after, and others have not been sent yet."""
+    refused = Failure(grpc.StatusCode.UNAVAILABLE, pushback_ms=25_000)
+    with (
+        serving(FakeServer(failures=deque([refused] * 99))) as server,
+        ThreadPoolExecutor() as pool,
+        Client(server.target) as client,
+    ):
+        waiting = pool.submit(client.encode, [str(number) for number in range(10 * MAX_CONTENTS)])
+        eventually(lambda: bool(server.requests))
+        client.close()
+        with pytest.raises(Cancelled, match="the client was closed"):
+            waiting.result(WAIT_S / 3)
+
+
+async def test_closing_a_client_of_asyncio_ends_what_waits_for_its_next_attempt() -> None:
+    refused = Failure(grpc.StatusCode.UNAVAILABLE, pushback_ms=25_000)
+    with serving(FakeServer(failures=deque([refused] * 99))) as server:
+        async with AsyncClient(server.target) as client:
+            waiting = asyncio.create_task(client.translate("a"))
+            await asyncio.to_thread(eventually, lambda: bool(server.requests))
+            await client.close()
+            with pytest.raises(Cancelled, match="the client was closed"):
+                await asyncio.wait_for(waiting, WAIT_S / 3)
+
+
+def test_a_token_that_cannot_be_had_leaves_its_server_as_it_was(server: FakeServer) -> None:
+    tokens = iter(["", "", "", "abc"])
+    with Client(server.target, token=lambda: next(tokens)) as client:
+        for _ in range(3):
+            with pytest.raises(ValueError, match="the token is empty"):
+                client.translate("hello")
+        assert client.translate("hello").text == "HELLO"
+        assert [one.under_way for one in client._calls.servers._all] == [0]
+
+
 async def test_a_closed_client_says_so(server: FakeServer) -> None:
     client = Client(server.target)
     client.close()
-    with pytest.raises(ValueError, match="this client is closed"):
-        client.translate("hello")
+    for asked in (lambda: client.translate("hello"), client.health, client.reload, client.models):
+        with pytest.raises(ValueError, match="this client is closed"):
+            asked()
     of_asyncio = AsyncClient(server.target)
     await of_asyncio.close()
     with pytest.raises(ValueError, match="this client is closed"):

@@ -27,6 +27,8 @@ SUFFIXES = {
 }
 CHOICES = [name for name in CLASSES if name != "copied"]
 """Those that somebody may ask for."""
+OF_ARROW = ("parquet", "dataset")
+"""Those whose files Arrow opens, by names in UTF-8."""
 OF_A_DATASET, OF_SEVERAL = ("state.json", "dataset_info.json"), "dataset_dict.json"
 """What the folder of a Hugging Face `Dataset` has, and that of a `DatasetDict` with the folders of its splits."""
 

@@ -30,7 +30,8 @@ def check_schema(schema: Any, columns: Columns, source: object) -> None:
         raise WrongUsage(f"{source} has {shown}: name another new column by --into")
     kind = schema.field(columns.source).type
     of_values = kind.value_type if types.is_dictionary(kind) else kind
-    if not (types.is_string(of_values) or types.is_large_string(of_values) or types.is_string_view(of_values)):
+    of_texts = types.is_string, types.is_large_string, types.is_string_view, types.is_null
+    if not any(is_one(of_values) for is_one in of_texts):
         raise WrongUsage(f"{source}: column {columns.source!r} has {kind}, and no texts: name another one by --column")
 
 

@@ -40,6 +40,10 @@ class Dataset:
             raise ValueError("there are more translations than rows")
         source = self._open()
         made = datasets.concatenate_datasets([source, datasets.Dataset.from_file(str(file))], axis=1)
+        kept = source.format
+        made.set_format(
+            kept["type"], [*kept["columns"], self._columns.target], kept["output_all_columns"], **kept["format_kwargs"]
+        )
         # By itself it depends on when the file of the column was written.
         with file.open("rb") as content:
             digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -54,7 +58,7 @@ class Dataset:
         datasets.disable_progress_bars()
         try:
             return datasets.load_from_disk(str(self._source))
-        except (OSError, ValueError, KeyError, needed("pyarrow").ArrowException) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, needed("pyarrow").ArrowException) as error:
             raise BulkError(f"{self._source} is no dataset that can be read: {error}") from error
 
     def _texts(self) -> Iterator[tuple[int, Any]]:

@@ -41,7 +41,7 @@ class JsonLines:
         if written is None or is_blank(written):
             return None, None, fault
         try:
-            found = json.loads(written)
+            found = json.loads(written, parse_int=float)  # of any length, which int is not
         except (ValueError, RecursionError) as error:
             return None, None, f"is no JSON: {error}"
         column, target = self._columns.source, self._columns.target

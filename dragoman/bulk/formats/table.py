@@ -10,6 +10,9 @@ from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.formats.lines import BOM, MOST_BYTES, decoded, read_lines
 from dragoman.bulk.rows import Columns, Row, value_of
 
+ROW_END = "\r\n"
+"""Of RFC 4180. The `csv` of Python before 3.13 quotes the characters that end its rows, and no other line breaks."""
+
 
 @dataclass(slots=True)
 class Record:
@@ -55,6 +58,8 @@ class Separated:
         """Where the texts stand in a row, and how many names there are. Raises WrongUsage."""
         header = next(self._records(header=True), None)
         names = [] if header is None else header.fields
+        if header is not None and header.fault:
+            raise WrongUsage(f"{self._source}: line {header.number} {header.fault}")
         shown = ", ".join(names) or "no row of names"
         if names.count(self._columns.source) != 1:
             raise WrongUsage(
@@ -90,7 +95,10 @@ class Separated:
             try:
                 fields = next(reader, None)
             except csv.Error as error:
-                raise BulkError(f"{self._source}: line {number}: the row cannot be read ({error})") from error
+                raise BulkError(
+                    f"{self._source}: line {number}: the row cannot be read ({error}): in a value with quotes or line "
+                    'breaks, which stands between quotes, each quote is two (""), and rows end with LF or CR LF'
+                ) from error
             if fields is None:
                 return
             if header or number > 1:
@@ -101,9 +109,9 @@ class Separated:
     def _longer(self, record: Record, value: str) -> bytes:
         """The row with one more value."""
         written = io.StringIO()
-        csv.writer(written, delimiter=self.delimiter, lineterminator="").writerow(["", value])
-        end = b"\r\n" if record.raw.endswith(b"\r\n") else b"\n" if record.raw.endswith(b"\n") else b""
-        return record.raw[: len(record.raw) - len(end)] + written.getvalue().encode() + end
+        csv.writer(written, delimiter=self.delimiter, lineterminator=ROW_END).writerow(["", value])
+        row = record.raw.rstrip(b"\r\n")  # also of CR CR LF, as Python's csv makes it where a file translates line ends
+        return row + written.getvalue().removesuffix(ROW_END).encode() + record.raw[len(row) :]
 
 
 class CommaSeparated(Separated):

@@ -85,6 +85,11 @@ WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] =
         "name another new column by --into",
     ),
     "no header": (lambda p: (p / "a.csv").touch(), lambda p: p / "b.csv", "a.csv has no row of names"),
+    "names that are no UTF-8": (
+        lambda p: (p / "a.csv").write_bytes("n,text\n1,a\n".encode("utf-16")),
+        lambda p: p / "b.csv",
+        "line 1 byte 4 (0x00) is in no text; if the file is UTF-16",
+    ),
     "unknown format": (lambda p: (p / "a.doc").touch(), lambda p: p / "b.doc", "a.doc is of no known format (.txt, "),
     "it is there": (
         lambda p: [(p / n).write_text("") for n in ("a.txt", "b.txt")],
@@ -123,7 +128,7 @@ def test_a_target_inside_of_its_source_is_refused(tmp_path: Path) -> None:
 
 def test_a_table_with_open_quotes_ends_the_run(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('text\na\n"b\n')
-    with pytest.raises(BulkError, match=r"a\.csv: line 3: the row cannot be read \(unexpected end of data\)"):
+    with pytest.raises(BulkError, match=r"a\.csv: line 3: the row cannot be read \(unexpected end of data\): in"):
         Bulk(keep_going=True).run(tmp_path / "a.csv", tmp_path / "b.csv")
 
 
@@ -145,6 +150,9 @@ def test_arrow_files_that_are_none(tmp_path: Path) -> None:
         Bulk().run(source, target)
     with pytest.raises(WrongUsage, match="has text, and not one 'words'"):
         Bulk(column="words").run(source, target)
+    source.write_bytes(b"PAR1" + b"\xff" * 99 + b"\x63\0\0\0PAR1")
+    with pytest.raises(BulkError, match=r"a\.parquet is no Parquet file"):
+        Bulk().run(source, target)
     bad = pa.array([b"good", b"caf\xe9"], pa.binary()).view(pa.string())
     parquet.write_table(pa.table({"text": bad}), source)
     heard = Bulk(keep_going=True).run(source, target)
@@ -267,3 +275,29 @@ def test_a_memory_knows_texts_of_the_same_packages_and_options(tmp_path: Path) -
     for packages, others in ((["2"], options), (["1"], options | {"num_beams": 1})):
         with open_memory(file, packages, others) as known:
             assert known.find(["a", "b"]) == {}
+
+
+def test_what_others_put_into_a_memory_that_is_no_text_is_translated_anew(tmp_path: Path) -> None:
+    file = tmp_path / "memory"
+    (tmp_path / "a.txt").write_text("a\nb\nc\nd\n")
+    with open_memory(file, ["1"], {}) as known:
+        Bulk(memory=known).run(tmp_path / "a.txt", tmp_path / "b.txt")
+    with sqlite3.connect(file) as database:
+        for value, text in ((None, "a"), (b"x", "b")):
+            database.execute("UPDATE translations SET target = ? WHERE source = ?", (value, text))
+        database.execute("UPDATE translations SET target = 'another' WHERE source = 'c'")
+    database.close()
+    for target in ("c.txt", "d.txt"):
+        with open_memory(file, ["1"], {}) as known:
+            Bulk(memory=known).run(tmp_path / "a.txt", tmp_path / target)
+        assert (tmp_path / target).read_text() == "A\nB\nanother\nD\n"
+    with open_memory(file, ["1"], {}) as known:
+        assert known.find("abcd") == {"a": "A", "b": "B", "c": "another", "d": "D"}
+
+
+def test_every_name_of_a_memory_is_one_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with open_memory(Path(":memory:"), ["1"], {}) as known:
+        known.keep({"a": "A"})
+    with open_memory(Path(":memory:"), ["1"], {}) as known:
+        assert known.find(["a"]) == {"a": "A"}

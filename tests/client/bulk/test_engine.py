@@ -1,10 +1,15 @@
 """The engine of bulk, for real."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from dragoman.bulk.engine import ROWS, Engine
+from dragoman.bulk.errors import BulkError
 from engine.devices.memory import resident_bytes
 from tests.client.bulk.test_bulk_process import PACKAGE
+from tests.server_process import eventually
 
 MEGABYTE = 2**20
 
@@ -26,3 +31,30 @@ def test_it_has_fewer_where_the_memory_is_too_small(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr("server.placement.memory_limit", lambda: resident_bytes() + 600 * MEGABYTE)
     with Engine([PACKAGE], {}, "cpu", 1) as engine:
         assert rows_of(engine) < ROWS
+
+
+def test_a_run_that_ends_while_the_model_is_loaded_translates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As by Ctrl-C: the process would end when all that its threads were given is translated."""
+    begun = threading.Event()
+
+    class Loaded:
+        closed = False
+
+        def close(self) -> None:
+            self.closed = True
+
+    def load(engine: Engine) -> Loaded:
+        begun.set()
+        eventually(lambda: engine._closed)
+        return Loaded()
+
+    monkeypatch.setattr(Engine, "_load", load)
+    with ThreadPoolExecutor() as pool:
+        with Engine([PACKAGE], {}, "cpu", 1) as engine:
+            waiting = [pool.submit(engine.translate, ["a"]) for _ in range(2)]
+            assert begun.wait(30)
+        for one in waiting:
+            with pytest.raises(BulkError, match="the run has ended"):
+                one.result(30)
+        assert isinstance(engine._translator, Loaded)
+        assert engine._translator.closed

@@ -1,7 +1,9 @@
 """What becomes of files of every format, read again by those who made the formats."""
 
 import csv
+import io
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +73,33 @@ def test_tables_get_one_more_column_and_keep_every_byte(suffix: str, mark: str, 
     assert added == ['2,plain,"3",PLAIN'.replace(",", mark).encode(), b"3,,x,".replace(b",", mark.encode())]
 
 
+def test_a_translation_with_line_breaks_is_one_value(tmp_path: Path) -> None:
+    """Whatever else is in it: every line break is between quotes."""
+    rows = ["a\nb", "a\rb", "a\r\nb", "\n"]
+    with (tmp_path / "a.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["text"], *([row] for row in rows)])
+    Bulk().run(tmp_path / "a.csv", tmp_path / "b.csv")
+    with (tmp_path / "b.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["text", "translation"], *([row, row.upper()] for row in rows)]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r\r\n"])
+def test_a_row_ends_as_it_did(end: str, tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(f'text{end}a{end}"b\n"{end}{end}""{end}c'.encode())
+    Bulk().run(tmp_path / "a.csv", tmp_path / "b.csv")
+    written = (tmp_path / "b.csv").read_bytes().decode()
+    assert written == f'text,translation{end}a,A{end}"b\n","B\n"{end}{end}"",{end}c,C'
+    rows = [row for row in csv.reader(io.StringIO(written, newline="")) if row]
+    assert [row[1:] for row in rows] == [["translation"], ["A"], ["B\n"], [""], ["C"]]
+
+
+def test_numbers_of_any_length_are_json(tmp_path: Path) -> None:
+    line = '{"n": ' + "1" * 5000 + ', "text": "a"'
+    (tmp_path / "a.jsonl").write_text(line + "}\n")
+    Bulk().run(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert (tmp_path / "b.jsonl").read_text() == line + ', "translation": "A"}\n'
+
+
 TABLE: dict[str, list[Any]] = {
     "n": list(range(10_000)),
     "text": [None if n % 97 == 0 else "" if n % 89 == 0 else f"text {n}" for n in range(10_000)],
@@ -97,6 +126,41 @@ def test_parquet_gets_one_more_column(kind: str, tmp_path: Path) -> None:
     assert (heard.rows, heard.share) == (10_000, 1.0)
 
 
+@pytest.mark.parametrize(("year", "unit"), [(9999, "us"), (2020, "ns")])
+def test_timestamps_of_96_bits_stay_the_times_that_they_are(year: int, unit: str, tmp_path: Path) -> None:
+    """Spark writes them, and Arrow reads those after 2262 wrong, unless it is told."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    times: list[Any] = [[datetime(year, 12, 31, 1, 2, 3, 456789)], [datetime(1900, 1, 1), None], None]
+    for kind, values in (
+        (pa.timestamp("us"), [each and each[0] for each in times]),
+        (pa.list_(pa.timestamp("us")), times),
+    ):
+        table = pa.table({"when": pa.array(values, kind), "text": ["a", "b", "c"]})
+        source, target = tmp_path / f"{kind}.parquet", tmp_path / f"{kind}.b.parquet"
+        parquet.write_table(table, source, use_deprecated_int96_timestamps=True)
+        Bulk().run(source, target)
+        found = parquet.read_table(target)
+        assert found["when"].cast(kind).equals(table["when"])
+        assert f"[{unit}]" in str(found["when"].type)
+
+
+def test_a_dataset_keeps_the_format_in_which_it_is_read(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict(TABLE).with_format("numpy", columns=["n", "text"]).save_to_disk(tmp_path / "a")
+    Bulk(into="pt").run(tmp_path / "a", tmp_path / "b")
+    kept = datasets.load_from_disk(tmp_path / "b").format
+    assert (kept["type"], kept["columns"]) == ("numpy", ["n", "text", "pt"])
+
+
+def test_a_column_of_nothing_but_nulls_has_no_texts_to_translate(tmp_path: Path) -> None:
+    """Of one part of a table, as pandas writes it, which knows no type then."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pa.table({"text": [None, None]}), tmp_path / "a.parquet")
+    Bulk().run(tmp_path / "a.parquet", tmp_path / "b.parquet")
+    assert parquet.read_table(tmp_path / "b.parquet").to_pydict() == {"text": [None] * 2, "translation": [None] * 2}
+
+
 def test_datasets_get_one_more_column(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
@@ -108,7 +172,7 @@ def test_datasets_get_one_more_column(tmp_path: Path) -> None:
     assert found["test"]["pt"][:] == EXPECTED[9_000:]
     assert found["train"]["pt"][:] == EXPECTED[:5_000]
     assert found["train"].remove_columns("pt")[:] == splits["train"][:]
-    Bulk(into="pt").run(tmp_path / "both", tmp_path / "again")
+    Bulk(into="pt", format="dataset").run(tmp_path / "both", tmp_path / "again")
     assert files_of(tmp_path / "again") == files_of(tmp_path / "made")
     Bulk(into="pt").run(tmp_path / "both" / "test", tmp_path / "one")
     assert datasets.load_from_disk(tmp_path / "one")["pt"][:] == EXPECTED[9_000:]

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from dragoman.bulk import unfinished
-from dragoman.bulk.errors import WrongUsage
+from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.unfinished import Unfinished
-from tests.client.bulk.running import Bulk
+from tests.client.bulk.running import REFUSED, Bulk, capitals
 
 
 class Killed(BaseException):
@@ -71,3 +71,34 @@ def test_a_run_that_waited_at_a_folder_that_was_moved_away_does_not_begin(tmp_pa
         assert not unfinished._is_at(lock, opened.fileno())
         lock.touch()
         assert not unfinished._is_at(lock, opened.fileno())
+
+
+@pytest.mark.parametrize("data", [None, b"", b"[]", b"{", b"\xff", b"[" * 100_000])
+def test_without_what_was_asked_for_nothing_is_gone_on_with(data: bytes | None, tmp_path: Path) -> None:
+    """What is done may be of other options."""
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text(f"a\n{REFUSED}\n")
+    with pytest.raises(BulkError, match="1 rows are kept"):
+        Bulk().run(source, target)
+    asked = tmp_path / "b.txt.unfinished" / "job.json"
+    asked.unlink()
+    if data is not None:
+        asked.write_bytes(data)
+    with pytest.raises(BulkError, match=r"job\.json is missing or damaged, .*: delete .*unfinished to begin anew"):
+        Bulk(keep_going=True).run(source, target)
+
+
+@pytest.mark.parametrize("rows", [b"b\na\n", b"a\nb\nc\n", b"a\n"])
+def test_a_file_that_changes_while_it_is_translated_gets_no_translations_of_other_texts(
+    rows: bytes, tmp_path: Path
+) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("a\nb\n")
+
+    def translate(texts: list[str]) -> list[str]:
+        source.write_bytes(rows)
+        return capitals(texts)
+
+    with pytest.raises(BulkError, match=r"a\.txt has changed while .*: delete .*b\.txt\.unfinished to begin anew"):
+        Bulk(translate=translate).run(source, target)
+    assert not target.exists()

@@ -144,6 +144,11 @@ def test_an_impossible_early_stopping_is_refused(server: FakeServer, call: Call)
         ({"sequence_bias": ["ab"]}, "sequence_bias: 'ab' is no pair; a list of"),
         ({"stop_strings": "abc"}, "stop_strings: 'abc' is one text; a list"),
         ({"must_include": "abc"}, "must_include: 'abc' is one text; a list"),
+        ({"target_prefix": "\ud800"}, "target_prefix: .*surrogates not allowed"),
+        ({"target_language": 3}, "target_language is 3; it must be a str"),
+        ({"prompt": b"a"}, "prompt is b'a'; it must be a str"),
+        ({"timeout_s": "5"}, "timeout_s is '5'; it must be a number of seconds"),
+        ({"timeout_s": None}, "timeout_s is None; it must be a number of seconds"),
     ],
 )
 def test_what_has_no_place_on_the_wire_is_refused_by_name(
@@ -226,6 +231,24 @@ def test_what_is_no_text_is_named(server: FakeServer, call: Call, method: str, t
     with pytest.raises(TypeError, match=message):
         call(server.target, method, texts)
     assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("method", "texts", "name"),
+    [
+        ("translate", ["a", "b \ud83d"], r"texts\[1\] has half a character at 2 \('\\ud83d', a lone surrogate\)"),
+        ("translate", "\udfff", "text has half a character at 0"),
+        ("stream_translate", "ab\ud800c", "text has half a character at 2"),
+        ("encode", ["\ud800"], r"texts\[0\] has half a character at 0"),
+        ("stream_encode", ["a", "\ud800"], r"texts\[1\] has half a character at 0"),
+    ],
+)
+def test_a_text_with_half_a_character_is_named(
+    server: FakeServer, call: Call, method: str, texts: Any, name: str
+) -> None:
+    """What `json` makes of half of an escaped pair, and no message can have."""
+    with pytest.raises(ValueError, match=name):
+        call(server.target, method, texts)
 
 
 def test_a_stream_of_no_text_is_refused(server: FakeServer, call: Call) -> None:

@@ -14,6 +14,8 @@ import pytest
 
 from dragoman import Client, DragomanError, FailedPrecondition, Health, Reuse, Timings, Translation
 from dragoman.local import Translator
+from server.catalog.served_model import ServedModel
+from server.loaded import LoadedModel
 from tests.server_process import ROOT, eventually, server_process
 
 PACKAGE = ROOT / "models" / "zoo" / "en-pt"
@@ -132,6 +134,20 @@ def test_closing_it_ends_its_threads_and_its_calls() -> None:
     assert before.issuperset(threading.enumerate())
 
 
+def test_one_that_is_closed_keeps_nothing_of_its_models() -> None:
+    """Whoever still has it, as a notebook has what stands in a `with`."""
+
+    def models() -> int:
+        gc.collect()
+        return sum(type(one) in (LoadedModel, ServedModel) for one in gc.get_objects())
+
+    before = models()
+    with Translator(PACKAGE, workers=1) as translator:
+        assert translator.translate("Good morning.").text == "Bom dia."
+        assert models() > before
+    assert models() == before
+
+
 def test_one_that_nobody_has_any_more_ends_its_threads() -> None:
     before = set(threading.enumerate())
     translator = Translator(PACKAGE, workers=1)
@@ -151,6 +167,21 @@ print(translator.translate("Good morning.").text, translator.health().value)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"Bom dia. {Health.SERVING.value}\n", "")
+
+
+@pytest.mark.parametrize(
+    "last",
+    ["del translator", "import atexit; atexit.register(translator.close)", "next(translator.stream_translate('a'))"],
+)
+def test_one_that_is_closed_as_its_process_ends_says_nothing(last: str) -> None:
+    """Nothing can be handed to another thread by then."""
+    code = f"""
+from dragoman.local import Translator
+translator = Translator({str(PACKAGE)!r}, workers=1)
+{last}
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_a_forked_process_has_no_engine_until_it_makes_one() -> None:
