@@ -62,8 +62,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _count(text: str) -> int:
-    if (count := int(text)) < 1:
-        raise argparse.ArgumentTypeError(f"{count} is not above 0")
+    if not text.isdecimal() or (count := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is no whole number above 0")
     return count
 
 

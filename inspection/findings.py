@@ -20,7 +20,7 @@ from engine.targets import TargetRules, language_rules
 from inspection.given import look
 from inspection.recorded import RecordedDecoder, Step
 from inspection.tree import Node, best_path, grow
-from models.decoding import Decoding
+from models.decoding import Decoding, OutOfRange, check
 from models.encoding.classifier import Label
 from models.package.declared.graphs import GraphsSpec
 from models.package.folder import Package
@@ -28,6 +28,9 @@ from models.tokenizers.tokenizer import NOWHERE, Tokenizer
 
 END, NO_TEXT, SPACE = "∎", "·", "␣"
 """What stands for the token that ends a text, for another one without text, and for a space."""
+
+
+MOST_BEAMS = 64
 
 
 class InspectionError(Exception):
@@ -113,7 +116,7 @@ class Findings:
 def inspect_search(package: Package, wanted: Wanted) -> Findings:
     """Of a package with a decoder. Raises PackageError, TokenizerError, DeviceError, EngineError, InspectionError."""
     spec, tokenizer, model = package.manifest.graphs, package.tokenizer(), Loadable.of(package)
-    rules = _rules(package, model, wanted.target_language)
+    rules, decoding = _rules(package, model, wanted), _decoding(model, wanted)
     source_ids = tuple(tokenizer.encode(wanted.text, wanted.target_language, wanted.source_language))
     if not source_ids:
         raise InspectionError("the text has no tokens; give one that the model has something to read of")
@@ -126,7 +129,7 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
     recorded = RecordedDecoder(decoder, min(wanted.alternatives, spec.most_candidates), step_by_step)
     with closing(decoder):
         with Runner(recorded, wanted.beams, 1, Unobserved()) as runner:
-            [answer] = decode(runner, rules, [(source_ids, _decoding(model, wanted))])
+            [answer] = decode(runner, rules, [(source_ids, decoding)])
         hidden: NDArray[np.float32] = decoder.encode([source_ids])[0].hidden().copy()
         given = look(decoder.given_targets, source_ids, hidden, rules.prefix_ids, answer.hypotheses[0].token_ids)
         of_source = _of_source(decoder, source_ids)
@@ -151,23 +154,26 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
     )
 
 
-def _rules(package: Package, model: Loadable, language: str) -> TargetRules:
-    languages = package.manifest.languages
-    if languages and language not in languages:
-        raise InspectionError(f"the target language is {language or 'not given'}; there are {', '.join(languages)}")
-    return language_rules(model.rules, languages).get(language, model.rules)
+def _rules(package: Package, model: Loadable, wanted: Wanted) -> TargetRules:
+    manifest, source, target = package.manifest, wanted.source_language, wanted.target_language
+    if source and source not in manifest.source_languages:
+        raise InspectionError(f"the source language is {source}; there are {', '.join(manifest.source_languages)}")
+    if (target or manifest.languages) and target not in manifest.target_languages:
+        there = ", ".join(manifest.target_languages)
+        raise InspectionError(f"the target language is {target or 'not given'}; there are {there}")
+    return language_rules(model.rules, manifest.languages).get(target, model.rules)
 
 
 def _decoding(model: Loadable, wanted: Wanted) -> Decoding:
-    """The package's own, but for the search."""
-    own = model.generation.decoding()
-    most = min(own.max_new_tokens, model.graphs.spec.max_positions)
-    return replace(
+    """The package's own, but for the search. Raises InspectionError for what no search has."""
+    own, spec = model.generation.decoding(), model.graphs.spec
+    most = min(own.max_new_tokens, spec.max_positions)
+    decoding = replace(
         own,
         num_beams=wanted.beams,
         num_return_sequences=wanted.beams,
         num_beam_groups=1,
-        max_new_tokens=min(most, wanted.max_new_tokens or most),
+        max_new_tokens=wanted.max_new_tokens or most,
         min_new_tokens=min(own.min_new_tokens, wanted.max_new_tokens or most),
         length_penalty=own.length_penalty if wanted.length_penalty is None else wanted.length_penalty,
         coverage_penalty=0.0,
@@ -176,6 +182,12 @@ def _decoding(model: Loadable, wanted: Wanted) -> Decoding:
         mbr_samples=0,
         with_tokens=True,
     )
+    limits = {"max_beams": MOST_BEAMS, "max_samples": MOST_BEAMS, "max_new_tokens": spec.max_positions}
+    try:
+        check(decoding, limits | {"vocabulary_size": spec.vocabulary.target_size})
+    except OutOfRange as error:
+        raise InspectionError(str(error)) from error
+    return decoding
 
 
 def _of_source(decoder: Decoder[Any], source_ids: Sequence[int]) -> NDArray[np.float32] | None:

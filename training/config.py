@@ -9,9 +9,14 @@ from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 from models.architectures import architecture_of
 from models.architectures.prefix.config import Mask
 from models.architectures.recurrent.config import Attends, Cell, FirstState, Score
+from models.checkpoint.tokenizers.marian import Language
 from models.config import Activation, Frozen
 from models.package.manifest import first_fault
 from training.errors import TrainingError
+
+MOST_BEAMS = 64
+MOST_THREADS = 1024
+"""PyTorch crashes with too many."""
 
 
 class ParallelText(Frozen):
@@ -37,13 +42,13 @@ class Data(Frozen):
 class Vocabulary(Frozen):
     """One SentencePiece vocabulary for both languages, trained on the training text."""
 
-    source_language: str = Field(min_length=2)
+    source_language: Language
     """BCP-47 tag."""
-    target_language: str = Field(min_length=2)
-    size: int = Field(default=8000, gt=2)
+    target_language: Language
+    size: int = Field(default=8000, gt=2, lt=2**31)
     """Pieces, the end and the unknown token included."""
-    character_coverage: float = Field(default=1.0, gt=0, le=1)
-    """Share of the text's characters that get a piece."""
+    character_coverage: float = Field(default=1.0, ge=0.98, le=1)
+    """Share of the text's characters that get a piece. SentencePiece takes no less than 0.98."""
 
 
 class TransformerShape(Frozen):
@@ -123,6 +128,9 @@ class Batches(Frozen):
     """Batches of each process whose gradients make one update."""
 
 
+Beta = Annotated[float, Field(ge=0, lt=1)]
+
+
 class Optimizer(Frozen):
     """The learning rate rises linearly, then falls with the inverse square root of the step."""
 
@@ -132,7 +140,7 @@ class Optimizer(Frozen):
     warmup_steps: int = Field(default=4000, gt=0)
     cooldown_steps: int = Field(default=0, ge=0)
     """Last steps, over which the learning rate falls linearly to nothing."""
-    betas: tuple[float, float] = (0.9, 0.98)
+    betas: tuple[Beta, Beta] = (0.9, 0.98)
     epsilon: float = Field(default=1e-9, gt=0)
     weight_decay: float = Field(default=0.0, ge=0)
     clip_norm: float = Field(default=1.0, gt=0)
@@ -155,7 +163,7 @@ class Training(Frozen):
     precision: Literal["auto", "bf16", "fp32"] = "auto"
     """Of matrix products. "auto": bf16 where the device multiplies it natively."""
     device: Literal["auto", "cpu", "cuda"] = "auto"
-    threads: int | None = Field(default=None, gt=0)
+    threads: int | None = Field(default=None, gt=0, le=MOST_THREADS)
     """CPU threads. A run is repeatable to the bit with the same number."""
 
 
@@ -176,7 +184,7 @@ class Validation(Frozen):
     every_steps: int = Field(default=1000, gt=0)
     sentences: int = Field(default=500, ge=0)
     """The first of the validation text are translated for BLEU; 0: only the loss counts."""
-    num_beams: int = Field(default=1, gt=0)
+    num_beams: int = Field(default=1, gt=0, le=MOST_BEAMS)
     patience: int | None = Field(default=None, gt=0)
     """Validations without a new best after which training stops."""
     enough: float | None = Field(default=None, gt=0, le=100)
@@ -222,7 +230,7 @@ class Run(Frozen):
 
     output: Path
     """Folder of everything that the run writes."""
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, lt=2**31)
     batches: Batches = Batches()
     optimizer: Optimizer = Optimizer()
     training: Training

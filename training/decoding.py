@@ -20,6 +20,7 @@ from engine.request import FinishReason
 from engine.runner import Runner
 from engine.targets import TargetRules
 from export.tracing.trace import trace
+from export.tracing.variant import attention_of
 from export.weights.save import save
 from export.weights.sinusoids import leave_out_sinusoids
 from models.architectures.architecture import Architecture
@@ -121,7 +122,7 @@ class TracedModel:
                 yield translating
 
     def _trace(self, model: Architecture) -> None:
-        self._graphs = trace(model)
+        self._graphs = trace(model, attention_of(model.config))
         models = (self._graphs.encoder, self._graphs.decoder)
         for traced in models:  # before constants are noted: it brings some, and saving moves all into a file
             leave_out_sinusoids(traced)

@@ -14,6 +14,7 @@ from rich.console import Console
 
 from models.package.folder import Package, sha256
 from training.command import run
+from training.config import MOST_BEAMS
 from training.data.files import write_lines
 from training.data.text import read_lines
 from training.decoding import TargetLimits, Translating, open_package
@@ -44,8 +45,8 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, required=True, help="name of the two files, without the languages")
     parser.add_argument("--num-beams", type=int, default=1, metavar="N", help="1 (default) is greedy search")
     options = parser.parse_args(arguments)
-    if options.num_beams < 1:
-        parser.error(f"--num-beams is {options.num_beams}; at least 1 is needed")
+    if not 1 <= options.num_beams <= MOST_BEAMS:
+        parser.error(f"--num-beams is {options.num_beams}; it is 1 to {MOST_BEAMS}")
     return options
 
 

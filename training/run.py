@@ -20,6 +20,7 @@ from training.data.files import new_folder
 from training.data.text import Codec, Corpus, TextPair, encode, read_pair
 from training.errors import TrainingError
 from training.loop import state
+from training.loop.outputs import Outputs
 from training.loop.processes import Processes, join_processes
 from training.loop.progress import Display, TensorBoard
 from training.loop.trainer import Trainer
@@ -36,7 +37,8 @@ def run(config: Path) -> int:
 
     def work(console: Console) -> None:
         experiment = read_experiment(config, Experiment)
-        with join_processes(experiment.training) as processes:
+        outputs = Outputs(experiment.output)
+        with join_processes(experiment.training) as processes, outputs.claimed(processes):
             train(experiment, processes, console if processes.first else Console(quiet=True))
 
     return command.run(work, " from the last checkpoint, if there is one")
@@ -73,10 +75,10 @@ def steps(trainer: Trainer, console: Console) -> None:
 
 
 def begin_together(experiment: Experiment, text: list[TextPair], processes: Processes) -> Beginning:
-    """The first process trains the vocabulary, which the others then find."""
+    """The first process makes the vocabulary, which the others then find."""
     beginning = begin(experiment, text) if processes.first else None
     processes.broadcast(None)
-    return beginning or begin(experiment, text)
+    return beginning or begin(experiment, None)
 
 
 def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) -> Objective:
@@ -137,7 +139,7 @@ def finish(
 ) -> None:
     """Publishes the best candidate. Each is scored as it would be published, rounded to fp16."""
     model, outputs = trainer.model, trainer.outputs
-    last = state.checkpoints(outputs.checkpoints)[-trainer.experiment.checkpoints.average :]
+    last = outputs.all_checkpoints()[-trainer.experiment.checkpoints.average :]
     candidates = {f"mean of the last {len(last)} checkpoints": state.average(last)}
     if outputs.best.exists():
         best = state.load(outputs.best)

@@ -20,7 +20,7 @@ from models.checkpoint import Checkpoint, load_checkpoint
 from models.checkpoint.files.reading import notices
 from models.checkpoint.marian import suppress
 from models.checkpoint.marian_writer import NORM_EPSILON, POSITIONS
-from models.checkpoint.tokenizers.marian import read_tokenizer_config, tokenizer_spec
+from models.checkpoint.tokenizers.marian import MarianTokenizerConfig, read_tokenizer_config, tokenizer_spec
 from models.config import ModelConfig
 from models.package.manifest import first_fault
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec, load_vocabulary
@@ -30,6 +30,7 @@ from training.data.files import new_folder
 from training.data.text import TextPair, all_lines
 from training.data.vocabulary import END_ID, PADDING, train_vocabulary, write_vocabulary
 from training.errors import TrainingError
+from training.loop.outputs import Outputs
 
 A = TypeVar("A", bound=Architecture)
 
@@ -44,23 +45,34 @@ class Beginning:
     """Where the tokenizer's files are."""
 
 
-def begin(experiment: config.Experiment, text: Sequence[TextPair]) -> Beginning:
-    """Makes a new model, or loads one to go on with. Raises TrainingError and CheckpointError."""
+def begin(experiment: config.Experiment, text: Sequence[TextPair] | None) -> Beginning:
+    """Makes a new model, or loads one to go on with. Raises TrainingError and CheckpointError.
+
+    text: what a vocabulary is made of, until there is a checkpoint that needs it; None where it was made
+    """
+    outputs = Outputs(experiment.output)
     if experiment.start is not None:
-        return from_checkpoint(experiment.start, experiment.training.dropout, experiment.output)
+        return from_checkpoint(experiment.start, experiment.training.dropout, outputs.vocabulary, text is not None)
     assert experiment.vocabulary is not None and experiment.model is not None
-    folder = experiment.output / "vocabulary"
-    if not folder.exists():
-        train_vocabulary(folder, experiment.vocabulary, all_lines(text), experiment.seed)
-    vocabulary = load_vocabulary(folder / "vocab.json")
-    if len(vocabulary) != experiment.vocabulary.size + 1:  # and the padding
-        raise TrainingError(
-            f"{folder} has {len(vocabulary) - 1} pieces; vocabulary.size is {experiment.vocabulary.size}. "
-            "Choose another output folder for another vocabulary, or put the experiment back as it was"
-        )
+    if text is not None and not outputs.all_checkpoints():
+        train_vocabulary(outputs.vocabulary, experiment.vocabulary, all_lines(text), experiment.seed)
+    vocabulary = load_vocabulary(outputs.vocabulary / "vocab.json")
+    tokens = read_tokenizer_config(outputs.vocabulary)
+    check_vocabulary(outputs.vocabulary, len(vocabulary) - 1, tokens, experiment.vocabulary)
     shape = new_config(experiment.model, vocabulary)
-    spec = tokenizer_spec(folder, read_tokenizer_config(folder), shape)
-    return Beginning(with_dropout(build(shape), experiment.training.dropout), spec, folder)
+    spec = tokenizer_spec(outputs.vocabulary, tokens, shape)
+    return Beginning(with_dropout(build(shape), experiment.training.dropout), spec, outputs.vocabulary)
+
+
+def check_vocabulary(folder: Path, pieces: int, tokens: MarianTokenizerConfig, asked: config.Vocabulary) -> None:
+    """Raises TrainingError where a run's vocabulary is not the one that the experiment asks for."""
+    there = {"size": pieces, "source_language": tokens.source_lang, "target_language": tokens.target_lang}
+    for key, value in there.items():
+        if getattr(asked, key) != value:
+            raise TrainingError(
+                f"{folder} was made with vocabulary.{key} = {value}; it is {getattr(asked, key)} now. "
+                "Choose another output folder for another vocabulary, or put the experiment back as it was"
+            )
 
 
 def new_config(model: config.Shape, vocabulary: dict[str, int]) -> AnyConfig:
@@ -99,10 +111,10 @@ def with_dropout(model: A, probability: float) -> A:
     return model
 
 
-def from_checkpoint(start: config.Start, dropout: float, output: Path) -> Beginning:
+def from_checkpoint(start: config.Start, dropout: float, folder: Path, write: bool) -> Beginning:
     """Loads a checkpoint, resets and freezes what is to be. Raises TrainingError and CheckpointError.
 
-    output: gets a folder with the tokenizer, where the checkpoint has none that a Marian folder can hold
+    folder: gets the tokenizer where the checkpoint has none that a Marian folder can hold. write: it does not yet
     """
     checkpoint = load_suppressed(start.checkpoint)
     model = as_marian(checkpoint.transformer)
@@ -117,8 +129,8 @@ def from_checkpoint(start: config.Start, dropout: float, output: Path) -> Beginn
     with_dropout(model, dropout)
     if checkpoint.sentencepiece.vocabulary is not None:
         return Beginning(model, checkpoint.sentencepiece, start.checkpoint)
-    folder = output / "vocabulary"
-    copy_tokenizer(checkpoint, start.checkpoint, folder)
+    if write:
+        copy_tokenizer(checkpoint, start.checkpoint, folder)
     return Beginning(model, tokenizer_spec(folder, read_tokenizer_config(folder), model.config), folder)
 
 

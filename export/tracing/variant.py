@@ -8,6 +8,7 @@ from models.architectures.architecture import Architecture
 from models.attention.nodes import HEAD_DIM_MULTIPLE
 from models.config import ModelShape
 from models.package.declared.precision import AttentionKind, Precision
+from models.package.declared.tensors import CacheTensor
 from models.package.derived import source_tensors, target_tensors
 
 DTYPES: dict[Precision, torch.dtype] = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
@@ -45,14 +46,25 @@ def check_architecture(config: ModelShape, precision: Precision) -> None:
         )
 
 
+def attention_of(config: ModelShape) -> AttentionKind:
+    """The attention that the decoder's heads allow."""
+    return "fused" if odd_heads(config) is None else "plain"
+
+
+def odd_heads(config: ModelShape) -> CacheTensor | None:
+    """What GroupQueryAttention does not take of the decoder."""
+    tensors = (*target_tensors(config, "fp32"), *source_tensors(config, "fp32"))
+    return next((tensor for tensor in tensors if tensor.grows and tensor.head_dim % HEAD_DIM_MULTIPLE), None)
+
+
 def check_heads(config: ModelShape) -> None:
     """Raises VariantError where GroupQueryAttention does not take the decoder's heads."""
-    for tensor in (*target_tensors(config, "fp32"), *source_tensors(config, "fp32")):
-        if tensor.grows and tensor.head_dim % HEAD_DIM_MULTIPLE:
-            raise VariantError(
-                f"the decoder's heads have {tensor.head_dim} numbers (width {config.width}, {tensor.heads} heads); "
-                f"fused attention takes multiples of {HEAD_DIM_MULTIPLE}. Export with --attention plain"
-            )
+    tensor = odd_heads(config)
+    if tensor is not None:
+        raise VariantError(
+            f"the decoder's heads have {tensor.head_dim} numbers (width {config.width}, {tensor.heads} heads); "
+            f"fused attention takes multiples of {HEAD_DIM_MULTIPLE}. Export with --attention plain"
+        )
 
 
 def check_layers(config: ModelShape) -> None:

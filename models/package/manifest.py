@@ -273,4 +273,5 @@ def first_fault(error: ValidationError) -> str:
     """The first thing that is wrong, and where."""
     first = error.errors()[0]
     where = ".".join(map(str, first["loc"]))
-    return f"{where}: {first['msg']}" if where else first["msg"]
+    said = first["msg"].removeprefix("Value error, ")  # what pydantic puts before a message of our own
+    return f"{where}: {said}" if where else said

@@ -200,3 +200,31 @@ def test_the_command_writes_a_page_and_says_what_it_cannot_show(
     assert main([str(tiny_package.folder), "a " * 2000, "--out", str(page)]) == 2
     assert "tokens; the model takes" in capsys.readouterr().err
     assert main([str(tmp_path), TEXT]) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (["--length-penalty", "nan"], "length_penalty is nan; it must be from -10.0 to 10.0 and finite"),
+        (["--beams", "65"], "num_beams is 65; it must be from 1 to 64"),
+        (["--max-new-tokens", "100000"], "max_new_tokens is 100000; it must be from 1 to "),
+        (["--source-language", "xx"], "the source language is xx; there are "),
+        (["--target-language", "xx"], "the target language is xx; there are "),
+    ],
+)
+def test_what_no_search_has_is_refused(
+    asked: list[str], told: str, tiny_package: Package, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([str(tiny_package.folder), TEXT, *asked]) == 2
+    assert told in capsys.readouterr().err
+
+
+def test_a_text_that_is_no_utf_8_is_refused(tiny_package: Package, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(tiny_package.folder), "caf\udce9"]) == 2
+    assert capsys.readouterr().err == "error: the text is not UTF-8: character 4 is not whole\n"
+
+
+def test_numbers_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["package", TEXT, "--beams", "many"])
+    assert "argument --beams: many is no whole number above 0" in capsys.readouterr().err

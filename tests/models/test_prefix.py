@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from models.architectures.prefix.config import Mask, PrefixConfig
 from models.architectures.prefix.model import Prefix
@@ -51,3 +52,17 @@ def test_decode_step_agrees_with_the_teacher_forced_pass(source_mask: Mask) -> N
         x, query, past = model.decode_step(target[:, step], *cache, [], [])
         assert query is not None
         torch.testing.assert_close(model.logits(x)[:, :131], forced[:, step], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"heads": 5}, "width 48 is not a multiple of 5 heads"),
+        ({"width": 45}, "sinusoidal positions need an even width, not 45"),
+        ({"max_positions": 40_000}, "max_positions\n  Input should be less than or equal to 32768"),
+        ({"encoder_layers": 3}, "both are one stack: take as many"),
+    ],
+)
+def test_a_shape_that_no_stack_has_is_refused(changes: dict[str, object], told: str) -> None:
+    with pytest.raises(ValidationError, match=told):
+        PrefixConfig.model_validate(BASE | changes)

@@ -63,7 +63,7 @@ def test_the_second_epoch_learns_the_same_from_the_notes(
     teacher = load_suppressed(folder).transformer
     settings = Distillation.model_validate({"teacher": folder, "hidden": hidden, "notes": True})
     start = Start(checkpoint=folder, reset=("decoder.*.attention.*",), freeze=FROZEN)
-    student = from_checkpoint(start, 0.0, tmp_path).model
+    student = from_checkpoint(start, 0.0, tmp_path, write=False).model
     assert isinstance(student, Transformer)
     notes = TeacherNotes(tmp_path, corpus, teacher.config.width, noted_states(teacher, settings))
     objective = WordLevelDistillation(student, teacher, settings, 0.1, notes)
@@ -79,7 +79,7 @@ def test_validation_text_is_not_in_the_notes(corpus: Corpus, tmp_path: Path) -> 
     folder = write_checkpoint(tmp_path / "teacher")
     teacher = load_suppressed(folder).transformer
     settings = Distillation.model_validate({"teacher": folder, "notes": True})
-    student = from_checkpoint(Start(checkpoint=folder, freeze=FROZEN), 0.0, tmp_path).model
+    student = from_checkpoint(Start(checkpoint=folder, freeze=FROZEN), 0.0, tmp_path, write=False).model
     assert isinstance(student, Transformer)
     notes = TeacherNotes(tmp_path, corpus, teacher.config.width, noted_states(teacher, settings))
     objective = WordLevelDistillation(student, teacher, settings, 0.1, notes).eval()

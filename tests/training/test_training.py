@@ -15,11 +15,13 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from models.checkpoint import load_checkpoint
+from models.tokenizers.sentencepiece_pair import load_vocabulary
 from tests.checkpoints import ROOT, write_checkpoint
 from tests.training.experiments import LAST, STEP, refusal, run, same, weights, write_config
 from training.__main__ import main
 from training.config import Optimizer
 from training.loop import state
+from training.loop.outputs import Outputs
 from training.loop.processes import Processes
 from training.loop.schedule import learning_rate
 
@@ -60,7 +62,7 @@ def test_another_seed_does_not(straight: Path, tmp_path: Path) -> None:
 def test_it_writes_a_model_the_curves_and_as_many_checkpoints_as_it_needs(straight: Path) -> None:
     checkpoint = load_checkpoint(straight / "model")
     assert (checkpoint.source_languages, checkpoint.config.width) == (("en",), 16)
-    assert [file.name for file in state.checkpoints(straight / "checkpoints")] == [
+    assert [file.name for file in Outputs(straight).all_checkpoints()] == [
         f"step-{step:08}.pt" for step in (LAST - 2 * STEP, LAST - STEP, LAST)
     ]
     curves = EventAccumulator(str(straight / "tensorboard"))
@@ -78,7 +80,7 @@ def test_it_writes_a_model_the_curves_and_as_many_checkpoints_as_it_needs(straig
 
 
 def test_the_last_checkpoints_are_averaged(straight: Path) -> None:
-    files = state.checkpoints(straight / "checkpoints")[-2:]
+    files = Outputs(straight).all_checkpoints()[-2:]
     some, others = (state.load(file)["model"] for file in files)
     mean = state.average(files)
     name = "decoder.0.cross.query.weight"
@@ -88,7 +90,7 @@ def test_the_last_checkpoints_are_averaged(straight: Path) -> None:
 
 def test_the_mean_of_equal_weights_is_the_same_to_the_bit(straight: Path) -> None:
     """Or else position tables that were Hugging Face's own would have to be written out, rounded to fp16."""
-    file = state.checkpoints(straight / "checkpoints")[-1]
+    file = Outputs(straight).all_checkpoints()[-1]
     mean = state.average([file] * 5)
     assert all(torch.equal(tensor, mean[name]) for name, tensor in state.load(file)["model"].items())
 
@@ -104,7 +106,7 @@ def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(straight: Path, tm
     with subprocess.Popen(command, cwd=ROOT) as process:
         wait_for(tmp_path / "run" / "checkpoints" / f"step-{STEP:08}.pt")
         process.kill()
-    reached = state.checkpoints(tmp_path / "run" / "checkpoints")[-1].name
+    reached = Outputs(tmp_path / "run").all_checkpoints()[-1].name
     assert reached < f"step-{LAST:08}.pt"
     assert same(weights(run(tmp_path)), weights(straight))
 
@@ -154,14 +156,64 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, capfd: pytest.Ca
 def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run(tmp_path, training={"max_steps": STEP})
     error = refusal(capfd, tmp_path, model={"ffn": 48})
-    assert "step-00000002.pt: decoder.0.feed_forward.down.weight has shape [16, 32]" in error
-    assert "the model of this experiment has [16, 48]" in error
+    assert "step-00000002.pt is of a model whose encoder_ffn is 32; that of this experiment is 48. Choose" in error
 
 
-def test_another_vocabulary_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(("key", "value"), [("heads", 1), ("activation", "gelu")])
+def test_so_is_one_whose_weights_have_the_same_shapes(
+    key: str, value: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     run(tmp_path, training={"max_steps": STEP})
-    error = refusal(capfd, tmp_path, vocabulary={"size": 150})
-    assert "run/vocabulary has 160 pieces; vocabulary.size is 150. Choose another output folder" in error
+    error = refusal(capfd, tmp_path, model={key: value})
+    assert re.search(rf"is of a model whose \w*{key} is \w+; that of this experiment is {value}", error)
+
+
+@pytest.mark.parametrize(("key", "was", "now"), [("size", 160, 150), ("target_language", "pt", "pt-BR")])
+def test_another_vocabulary_is_refused(
+    key: str, was: object, now: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run(tmp_path, training={"max_steps": STEP})
+    error = refusal(capfd, tmp_path, vocabulary={key: now})
+    assert f"run/vocabulary was made with vocabulary.{key} = {was}; it is {now} now. Choose another output" in error
+
+
+def test_a_vocabulary_that_no_checkpoint_needs_is_made_anew(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert "positions; lower it" in refusal(capfd, tmp_path, data={"max_tokens": 65})
+    assert load_vocabulary(tmp_path / "run" / "vocabulary" / "vocab.json")
+    run(tmp_path, training={"max_steps": STEP}, vocabulary={"size": 150, "target_language": "de"})
+    assert load_checkpoint(tmp_path / "run" / "model").target_languages == ("de",)
+
+
+def test_weights_of_a_run_whose_checkpoints_are_gone_are_no_candidate(tmp_path: Path) -> None:
+    folder = run(tmp_path, training={"max_steps": 2 * STEP})
+    best = Outputs(folder).best
+    before = best.read_bytes()
+    shutil.rmtree(folder / "checkpoints")
+    shutil.rmtree(folder / "model")
+    run(tmp_path, training={"max_steps": STEP})
+    assert before and not best.exists()
+
+
+def test_a_folder_that_no_run_wrote_is_not_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "run" / "model" / "mine.py"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("precious", encoding="utf-8")
+    error = refusal(capfd, tmp_path, training={"max_steps": STEP})
+    assert "run/model is there, and " in error and "choose another output folder, or move it away" in error
+    assert mine.read_text(encoding="utf-8") == "precious" and os.listdir(tmp_path / "run") == ["model"]
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    with Outputs(folder).claimed(Processes(torch.device("cpu"))):
+        assert "another run writes to" in refusal(capfd, tmp_path, training={"max_steps": STEP})
+    run(tmp_path, training={"max_steps": STEP})
+
+
+def test_heads_of_any_size_are_translated_with(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    training, validation = {"max_steps": STEP}, {"every_steps": STEP, "sentences": 2}
+    run(tmp_path, model={"width": 12}, training=training, validation=validation)
+    assert "BLEU" in capfd.readouterr().err
 
 
 def test_other_text_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -180,7 +232,7 @@ def test_a_gpu_that_is_not_there_is_missed(tmp_path: Path, capfd: pytest.Capture
 
 
 def test_a_damaged_checkpoint_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (file,) = state.checkpoints(run(tmp_path, training={"max_steps": STEP}) / "checkpoints")
+    (file,) = Outputs(run(tmp_path, training={"max_steps": STEP})).all_checkpoints()
     file.write_bytes(file.read_bytes()[:1000])
     error = refusal(capfd, tmp_path)
     assert "step-00000002.pt cannot be read" in error
@@ -192,24 +244,24 @@ def test_it_stops_when_it_gets_no_better(tmp_path: Path, capfd: pytest.CaptureFi
     no_progress, patience = {"peak_learning_rate": 1e-30}, {"every_steps": 1, "patience": 2}
     folder = run(tmp_path, optimizer=no_progress, validation=patience)
     assert capfd.readouterr().err.count(": validation loss") == 3
-    assert [file.name for file in state.checkpoints(folder / "checkpoints")] == ["step-00000002.pt", "step-00000003.pt"]
+    assert [file.name for file in Outputs(folder).all_checkpoints()] == ["step-00000002.pt", "step-00000003.pt"]
 
 
 def test_it_stops_when_its_processor_time_is_over(tmp_path: Path) -> None:
     """It is looked at with the loss, every ten steps."""
     folder = run(tmp_path, training={"processor_seconds": 1e-3})
-    last = state.checkpoints(folder / "checkpoints")[-1]
+    last = Outputs(folder).all_checkpoints()[-1]
     assert last.name == "step-00000010.pt"
     assert state.load(last)["progress"]["processor_seconds"] > 1e-3
     assert run(tmp_path, training={"processor_seconds": 1e-3}) == folder, "it goes on, with nothing left to do"
-    assert state.checkpoints(folder / "checkpoints")[-1] == last
+    assert Outputs(folder).all_checkpoints()[-1] == last
 
 
 def test_it_stops_when_it_is_good_enough(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     validation = {"every_steps": 10, "sentences": 20, "enough": 1e-6}
     folder = run(tmp_path, optimizer={"peak_learning_rate": 1e-2}, training={"max_steps": 400}, validation=validation)
     scores = [float(score) for score in re.findall(r"(?m)^step .* BLEU ([\d.]+)", capfd.readouterr().err)]
-    last = state.load(state.checkpoints(folder / "checkpoints")[-1])["progress"]
+    last = state.load(Outputs(folder).all_checkpoints()[-1])["progress"]
     assert last["best_score"] > 0 and last["step"] == 10 * len(scores) < 400
 
 
@@ -252,7 +304,7 @@ def test_two_processes_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     whole = run_two(tmp_path / "whole", dropout=0.3, max_steps=2 * STEP)
     halves = tmp_path / "halves" / "run"
     shutil.copytree(whole, halves)
-    half, end = state.checkpoints(halves / "checkpoints")
+    half, end = Outputs(halves).all_checkpoints()
     end.unlink()
     written = half.stat().st_mtime_ns
     run_two(halves.parent, dropout=0.3, max_steps=2 * STEP)
@@ -299,8 +351,17 @@ def test_a_checkpoint_to_begin_with(tmp_path: Path, capfd: pytest.CaptureFixture
         ({"model": None}, "give either both [vocabulary] and [model], or [start]"),
         ({"start": {"checkpoint": "x"}}, "give either both [vocabulary] and [model], or [start]"),
         ({"data": {"max_tokens": 65}}, "data.max_tokens is 65, but the model has 64 positions; lower it to that"),
-        ({"model": {"heads": 3}}, "[model]: Value error, width 16 is not a multiple of 3 heads"),
+        ({"model": {"heads": 3}}, "[model]: width 16 is not a multiple of 3 heads"),
         ({"vocabulary": {"size": 5000}}, "a vocabulary of 5000 pieces cannot be trained"),
+        ({"vocabulary": {"size": 2**31}}, "vocabulary.size: Input should be less than 2147483648"),
+        (
+            {"vocabulary": {"character_coverage": 0.5}},
+            "character_coverage: Input should be greater than or equal to 0.98",
+        ),
+        ({"vocabulary": {"target_language": "en us"}}, "vocabulary.target_language: String should match pattern"),
+        ({"optimizer": {"betas": [0.9, 1.0]}}, "optimizer.betas.1: Input should be less than 1"),
+        ({"training": {"threads": 10**6}}, "training.threads: Input should be less than or equal to 1024"),
+        ({"validation": {"num_beams": 10**5}}, "validation.num_beams: Input should be less than or equal to 64"),
     ],
 )
 def test_a_bad_experiment_is_refused(

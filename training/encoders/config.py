@@ -10,6 +10,9 @@ from training.config import Run
 
 Head = Literal["mlm", "text", "tokens"]
 
+MOST_PIECES = 1_000_000
+"""What trains them makes room for all at once."""
+
 
 class EncoderData(Frozen):
     """Text, in files as the objective wants them (`training.encoders.text`)."""
@@ -23,7 +26,7 @@ class EncoderData(Frozen):
 class WordPieces(Frozen):
     """A WordPiece vocabulary, trained on the training text."""
 
-    size: int = Field(default=8000, gt=5)
+    size: int = Field(default=8000, gt=5, le=MOST_PIECES)
     """Special tokens included."""
     lowercase: bool = True
     """Case and accents are nothing to the model, as in bert-base-uncased."""

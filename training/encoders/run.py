@@ -25,6 +25,7 @@ from training.encoders.objective import Labels, Pretraining
 from training.encoders.text import Vocabulary
 from training.encoders.writer import berts_tensors, write_encoder
 from training.errors import TrainingError
+from training.loop.outputs import Outputs
 from training.loop.processes import Processes, join_processes
 from training.loop.trainer import Trainer
 from training.loop.validation import Score
@@ -71,7 +72,8 @@ def run(config: Path) -> int:
 
     def work(console: Console) -> None:
         experiment = read_experiment(config, EncoderExperiment)
-        with join_processes(experiment.training) as processes:
+        outputs = Outputs(experiment.output)
+        with join_processes(experiment.training) as processes, outputs.claimed(processes):
             train(experiment, processes, console if processes.first else Console(quiet=True))
 
     return command.run(work, " from the last checkpoint, if there is one")
@@ -80,8 +82,9 @@ def run(config: Path) -> int:
 def train(experiment: EncoderExperiment, processes: Processes, console: Console) -> None:
     """Reads the text, trains, and writes the better of the best and the averaged weights."""
     torch.manual_seed(experiment.seed)
-    folder = experiment.start or experiment.output / "vocabulary"
-    if processes.first and experiment.vocabulary is not None and not folder.exists():
+    outputs = Outputs(experiment.output)
+    folder = experiment.start or outputs.vocabulary
+    if processes.first and experiment.vocabulary is not None and not outputs.all_checkpoints():
         text.train_vocabulary(folder, experiment.vocabulary, lines(experiment))
     processes.broadcast(None)
     vocabulary = Vocabulary.load(folder)
@@ -136,6 +139,8 @@ def read(experiment: EncoderExperiment, vocabulary: Vocabulary) -> Texts:
             for file in (*data.train, data.validation)
         }
     labels = sorted({label for file in data.train for sentence in of_files[file] for label, _ in sentence})
+    if len(labels) < 2:
+        raise TrainingError(f"all of {data.train[0]} has the label {labels[0]!r}; at least two are to be told apart")
     ids = {label: number for number, label in enumerate(labels)}
 
     def encoded(file: Path) -> Iterator[text.Encoded]:

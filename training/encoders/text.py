@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 from models.checkpoint.tokenizers.fast import spec_of
+from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.tokenizer_json import TokenizerJson, load_backend
 from training.data.files import new_folder
 from training.data.text import Corpus, Sentences, read_lines
@@ -51,8 +52,11 @@ class Vocabulary:
 
     @classmethod
     def load(cls, folder: Path) -> "Vocabulary":
-        """Raises TokenizerError, or TrainingError where it is not BERT's kind."""
-        backend = load_backend(folder / "tokenizer.json")
+        """Raises TrainingError where it is not BERT's kind."""
+        try:
+            backend = load_backend(folder / "tokenizer.json")
+        except TokenizerError as error:
+            raise TrainingError(f"{folder}: {error}") from error
         ids = backend.get_vocab()
         if missing := [token for token in SPECIAL if token not in ids]:
             raise TrainingError(f"{folder}/tokenizer.json has no {missing[0]}; a WordPiece vocabulary of BERT's has")

@@ -1,6 +1,5 @@
 """All that a run needs to go on exactly where it was, and the files it is kept in."""
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -13,10 +12,11 @@ from models.architectures.architecture import Architecture
 from training.data.batches import Position
 from training.data.files import new_file
 from training.errors import TrainingError
+from training.loop.outputs import Outputs
 
-PREFIX, SUFFIX = "step-", ".pt"
 SPARE = 1
 """Checkpoints that are kept besides those to be averaged."""
+ANOTHER = "Choose another output folder for another model, or put the experiment back as it was"
 
 
 @dataclass
@@ -34,19 +34,20 @@ class Progress:
 
 
 def save_state(
-    folder: Path, keep: int, progress: Progress, model: Architecture, optimizers: Sequence[torch.optim.Optimizer]
+    outputs: Outputs, keep: int, progress: Progress, model: Architecture, optimizers: Sequence[torch.optim.Optimizer]
 ) -> None:
     """Writes a checkpoint, then deletes all but the last `keep` and a spare one."""
     device = next(model.parameters()).device
     content = {
         "progress": asdict(progress),
+        "config": model.config.model_dump(mode="json"),
         "model": model.state_dict(),
         "optimizers": [optimizer.state_dict() for optimizer in optimizers],
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
-    save(folder / f"{PREFIX}{progress.step:08}{SUFFIX}", content)
-    for old in checkpoints(folder)[: -keep - SPARE]:
+    save(outputs.checkpoint(progress.step), content)
+    for old in outputs.all_checkpoints()[: -keep - SPARE]:
         old.unlink()
 
 
@@ -66,6 +67,7 @@ def load_state(
 ) -> Progress:
     """Puts a checkpoint back. Raises TrainingError where it is of another model or optimizer."""
     content = load(file)
+    check_shape(model, content.get("config", {}), file)
     fill_model(model, content["model"], file)
     try:
         for optimizer, kept in zip(optimizers, content["optimizers"], strict=True):
@@ -91,6 +93,18 @@ def load(file: Path) -> dict[str, Any]:
     return content
 
 
+def check_shape(model: Architecture, theirs: Mapping[str, object], file: Path) -> None:
+    """Raises TrainingError for the first that a checkpoint's model is and this one is not: weights do not say all.
+
+    theirs: the checkpoint's configuration; an older one has none
+    """
+    for name, ours in model.config.model_dump(mode="json").items():
+        if name in theirs and theirs[name] != ours:
+            raise TrainingError(
+                f"{file} is of a model whose {name} is {theirs[name]}; that of this experiment is {ours}. {ANOTHER}"
+            )
+
+
 def fill_model(model: Architecture, weights: Mapping[str, Tensor], file: Path) -> None:
     """Copies weights into a model. Raises TrainingError for the first that does not fit."""
     expected = model.state_dict()
@@ -98,17 +112,9 @@ def fill_model(model: Architecture, weights: Mapping[str, Tensor], file: Path) -
         ours, theirs = (list(side[name].shape) if name in side else None for side in (expected, weights))
         if ours != theirs:
             raise TrainingError(
-                f"{file}: {name} has shape {theirs}; the model of this experiment has {ours}. Choose another output "
-                "folder for another model, or put the experiment back as it was"
+                f"{file}: {name} has shape {theirs}; the model of this experiment has {ours}. {ANOTHER}"
             )
     model.load_state_dict(weights)
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """Oldest first."""
-    # Not `glob`, whose open folder an interruption would leave behind.
-    names = os.listdir(folder) if folder.exists() else []
-    return sorted(folder / name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX))
 
 
 def average(files: Sequence[Path]) -> dict[str, Tensor]:

@@ -3,9 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +17,7 @@ from training.data.text import Corpus
 from training.errors import TrainingError
 from training.loop import state
 from training.loop.optimizers import make_optimizers
+from training.loop.outputs import Outputs
 from training.loop.processes import Processes, multiplies_bf16
 from training.loop.progress import Display, Rate, TensorBoard
 from training.loop.schedule import learning_rate
@@ -27,31 +26,6 @@ from training.loop.validation import Score
 
 SHOWN_EVERY = 10
 """Steps between two looks at the loss, for which a GPU has to be waited for."""
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Where a run writes."""
-
-    folder: Path
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.folder / "checkpoints"
-
-    @property
-    def best(self) -> Path:
-        """The weights with the best validation."""
-        return self.folder / "best.pt"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.folder / "tensorboard"
-
-    @property
-    def model(self) -> Path:
-        """The finished model, a Hugging Face Marian folder."""
-        return self.folder / "model"
 
 
 class Trainer:
@@ -180,7 +154,7 @@ class Trainer:
         self._check_finite(sum(float(parameter.detach().sum()) for parameter in self.model.parameters()))
         if self.processes.first:
             keep = self.experiment.checkpoints.average
-            state.save_state(self.outputs.checkpoints, keep, self.progress, self.model, self._optimizers)
+            state.save_state(self.outputs, keep, self.progress, self.model, self._optimizers)
         self._reseed()
 
     def _reseed(self) -> None:
@@ -195,9 +169,11 @@ class Trainer:
             )
 
     def _resume(self) -> None:
-        found = state.checkpoints(self.outputs.checkpoints)
+        found = self.outputs.all_checkpoints()
         if found:
             self.progress = state.load_state(found[-1], self.model, self._optimizers, self.processes.device)
+        elif self.processes.first:
+            self.outputs.best.unlink(missing_ok=True)  # of a run whose checkpoints were deleted
 
 
 def distributed(objective: nn.Module, processes: Processes) -> nn.Module:

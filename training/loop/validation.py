@@ -50,9 +50,12 @@ class Scorer:
         settings: Validation,
         batch_tokens: int,
     ) -> None:
-        """corpus: the text, tokenised. batch_tokens: most tokens of a batch on either side."""
+        """Raises TrainingError where a sentence fits no batch.
+
+        corpus: the text, tokenised. batch_tokens: most tokens of a batch on either side
+        """
         self._objective, self._text, self._corpus, self._tokenizer = objective, text, corpus, tokenizer
-        self._settings, self._batch_tokens = settings, batch_tokens
+        self._settings, self._batches = settings, list(in_order(corpus, batch_tokens))
         self._traced: TracedModel | None = None
 
     def score(self) -> Score:
@@ -65,7 +68,7 @@ class Scorer:
         device = model.source_embedding.device
         objective.eval()
         total = torch.zeros((), dtype=torch.float64)
-        for rows in in_order(self._corpus, self._batch_tokens):
+        for rows in self._batches:
             _, shown = objective(make_batch(self._corpus, rows, model.config).to(device))
             total += shown.cpu()
         objective.train()

@@ -21,6 +21,8 @@ class PrefixConfig(ModelShape):
     architecture: Literal["prefix"]
     heads: int = Field(gt=0)
     ffn: int = Field(gt=0)
+    max_positions: int = Field(gt=1, le=1 << 15)
+    """Of a source, and of a target behind it."""
     source_mask: Mask = "both"
     """"both": a source's tokens see all of it, as in UniLM's sequence-to-sequence mask (Dong et al. 2019, section 2.2).
     "causal": what is before them, as in GPT-2 (Radford et al. 2019)."""
@@ -40,6 +42,10 @@ class PrefixConfig(ModelShape):
                 f"there are {self.encoder_layers} encoder layers and {self.decoder_layers} decoder layers; both are "
                 "one stack: take as many"
             )
+        if self.width % self.heads:
+            raise ValueError(f"width {self.width} is not a multiple of {self.heads} heads")
+        if self.positions == "sinusoidal" and self.width % 2:
+            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
         if not (self.share_embeddings and self.tie_output):
             raise ValueError("share_embeddings or tie_output is false; one stack has one table of tokens")
         if self.decoder_start_id != self.end_id:
@@ -51,7 +57,7 @@ class PrefixConfig(ModelShape):
 
     @property
     def layers(self) -> ModelConfig:
-        """The shape of an encoder that has the same layers. Raises ValueError where there is none."""
+        """The shape of an encoder that has the same layers."""
         return ModelConfig(
             source_vocab_size=self.source_vocab_size,
             target_vocab_size=self.target_vocab_size,

@@ -185,6 +185,8 @@ def load_model(description: Description, tensors: TensorFile, file: Path) -> Arc
     renames = []
     as_ours = {name: name for name, trained in parameters.items() if trained}
     for ours, theirs in (description.tensors or as_ours).items():
+        if not theirs:
+            raise CheckpointError(f"{file}: tensors has nothing that makes up {ours}; name at least one tensor")
         named = list(_renames(ours, (theirs,) if isinstance(theirs, str) else theirs, description.model, parameters))
         if not named:
             close = difflib.get_close_matches(ours, [name.removesuffix(".weight") for name in parameters], n=1)

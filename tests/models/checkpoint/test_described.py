@@ -183,7 +183,7 @@ CHANGES = {
     ('scores = "attention"', 'scores = "criterion"'): "criterion.weight has shape [2, 2]; expected [1, 24]",
     ('["attention", "max"]', '["attention", "median"]'): "encoding.poolings.1 is 'median'",
     ('["attention", "max"]', '["max"]\ndense = 3'): "encoding.dense",
-    ("width = 24", "width = 25"): "Value error, width 25 is not a multiple of 3 heads",
+    ("width = 24", "width = 25"): "width 25 is not a multiple of 3 heads",
     ("width = 24", "breadth = 24"): "model.transformer.width is missing",
     ("encoder_ffn = 40", "encoder_ffn = 48"): "linear1.weight has shape [40, 24]; expected [48, 24]",
     ("encoder_layers = 2", "encoder_layers = 1"): "has no tensor stacks.encoder.layers.1.linear1.bias and 11 more",
@@ -201,6 +201,10 @@ CHANGES = {
     ('kind = "bytes"', 'kind = "words"'): "tokenizer is {'kind': 'words'}; Input tag 'words'",
     ('kind = "bytes"', 'kind = "tokenizers"'): "tokenizer.json cannot be read",
     ("decoder_layers = 3", "decoder_layers = 0"): "an encoder alone, which does not translate",
+    ('output_weight = "generator.weight"', "output_weight = []"): "tensors has nothing that makes up output_weight; name at",
+    ('output_weight = "generator.weight"', "output_weight = ['generator.weight', 'attention.weight']"): (
+        "output_weight has 264 rows, and cannot be 2 tensors"
+    ),
     ("[tensors]", "[tensors"): "is not TOML",
     ("pad_id = 0", "pad_id = 1979-05-27"): "is not TOML of text, numbers and tables",
     ("pad_id = 0", 'pad_id = "nought"'): "model.transformer.pad_id is 'nought'; Input should be a valid integer",
