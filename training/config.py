@@ -271,5 +271,5 @@ def read_experiment(file: Path, kind: type[R]) -> R:
         raise TrainingError(f"{file} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         raise TrainingError(f"{file}: {first_fault(error)}. docs/training.md has every key") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TrainingError(f"{file} is not TOML: {error}") from error

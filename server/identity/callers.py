@@ -73,7 +73,7 @@ def read_callers(file: Path) -> Callers:
     except ValidationError as error:
         first = error.errors(include_input=False)[0]  # what stands there may be a token, and is not repeated
         raise ConfigError(f"callers {file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"callers {file}: {error}") from error
     for name, one in listed.callers.items():
         if not (one.tokens or one.certificate):

@@ -39,7 +39,7 @@ ASK_AGAIN_S = 10.0
 MOST_KNOWN = 1024
 """Tokens that are remembered as good: a signature takes a tenth of a millisecond to verify."""
 
-REASONS: Mapping[type[jwt.PyJWTError], str] = {
+REASONS: Mapping[type[Exception], str] = {
     jwt.ExpiredSignatureError: "it has expired",
     jwt.ImmatureSignatureError: "it is not valid yet",
     jwt.InvalidAudienceError: "it is for somebody else (aud)",
@@ -72,7 +72,7 @@ class IssuerKeys:
             if len(data) > MAX_BYTES:
                 raise ConfigError(f"jwt_keys {self._place} has more than {MAX_BYTES} bytes, the most that are read")
             self._keys = _usable(json.loads(data))
-        except (OSError, ValueError, jwt.PyJWTError) as error:
+        except (OSError, ValueError, RecursionError, jwt.PyJWTError) as error:
             raise ConfigError(f"jwt_keys {self._place} cannot be used: {error}") from error
 
     async def find(self, key_id: str) -> jwt.PyJWK | None:
@@ -110,7 +110,7 @@ class JwtDoor:
             if key is None:
                 raise InvalidToken("its issuer has no key of the name that it gives (kid)")
             return self._verified(token, key)
-        except jwt.PyJWTError as error:
+        except (jwt.PyJWTError, OverflowError, TypeError) as error:  # the latter of times that are no numbers
             raise InvalidToken(
                 REASONS.get(type(error), "its signature or its claims are not as they must be")
             ) from None

@@ -53,6 +53,7 @@ def test_names_scopes_and_quotas_stand_beside_the_hash(tmp_path: Path) -> None:
         ("[caller.a]\ncertificate = true", "caller: Extra"),
         ("[callers.other]\ncertificate = true", "choose another name"),
         ("[callers", "Expected"),
+        (f"a = {'[' * 5_000}", "maximum recursion depth"),
         ("#" * (MAX_BYTES + 1), f"more than {MAX_BYTES} bytes"),
         (f'[callers.a]\ntokens = ["{token_hash("x")}"]\n[callers.b]\ntokens = ["{token_hash("x")}"]', "is there twice"),
     ],

@@ -119,6 +119,8 @@ async def test_a_good_token_names_its_subject_and_scopes(algorithm: str, keys_fi
         ({"aud": "somebody"}, "for somebody else"),
         ({"iss": "https://evil.example"}, "from somebody else"),
         *[({claim: None}, "it lacks a claim|somebody else") for claim in ("exp", "iss", "aud", "sub")],
+        *[({"exp": odd}, "claims are not") for odd in (str(2**40), float("inf"), [2**40])],
+        *[({"nbf": odd}, "claims are not") for odd in (float("inf"), [1], {})],
         ({"sub": "a b"}, "visible ASCII"),
         ({"sub": "x" * 300}, "visible ASCII"),
         ({"kid": "other"}, "no key of the name"),
@@ -236,6 +238,7 @@ async def test_a_server_starts_without_its_issuer(caplog: pytest.LogCaptureFixtu
     ("body", "told"),
     [
         ("nonsense", "cannot be used"),
+        ("[" * 100_000, "cannot be used: maximum recursion depth"),
         ("[]", "no JSON Web Key Set"),
         ('{"keys": []}', "no key with a name"),
         (json.dumps({"keys": [{"kty": "oct", "k": "c2VjcmV0", "kid": "a", "alg": "HS256"}]}), "no key with a name"),
