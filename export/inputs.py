@@ -42,7 +42,8 @@ class InputError(Exception):
 def read_lines(file: Path) -> list[str]:
     """The lines of a text that are not empty. Raises InputError."""
     try:
-        return [line.strip() for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
+        # Not splitlines, which takes characters inside a sentence for line ends.
+        return [line.strip() for line in file.read_text(encoding="utf-8").split("\n") if line.strip()]
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8: {error}") from error
 

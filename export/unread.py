@@ -18,7 +18,7 @@ OF_GENERATION = frozenset({*OPTIONS, *NEUTRAL, *GenerationSettings.known(), *OF_
 def own_keys(model_type: str) -> frozenset[str]:
     """The keys of a family's config.json that are honoured, or held to a value."""
     if family := encoders.FAMILIES.get(model_type):
-        own = encoders.EncoderConfig.known().union((family.keys or {}).values())
+        own = encoders.EncoderConfig.known().union((family.keys or {}).values()) - family.unknown
         return own | HeadConfig.known()
     if model_type in t5_like.FAMILIES:
         return t5_like.T5LikeConfig.known() | OF_GENERATION

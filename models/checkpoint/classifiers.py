@@ -26,8 +26,15 @@ class HeadConfig(JsonKeys):
 
     model_type: str
     architectures: list[str] | None = None
-    id2label: dict[str, str] = Field(default_factory=lambda: {"0": "LABEL_0", "1": "LABEL_1"})
+    id2label: dict[str, str] | None = None
+    num_labels: int | None = Field(default=None, ge=1)
+    """How many there are where `id2label` does not name them."""
     problem_type: Literal["single_label_classification", "multi_label_classification", "regression", None] = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Their names, by their numbers."""
+        return self.id2label or {str(number): f"LABEL_{number}" for number in range(self.num_labels or 2)}
 
     @property
     def of(self) -> Literal["text", "tokens", None]:
@@ -48,8 +55,8 @@ def take_classifier(config: HeadConfig, tensors: TensorFile, width: int, file: P
         return None
     if config.problem_type == "regression":
         raise CheckpointError(f"{file}: problem_type is 'regression', which gives a number and no labels")
-    names = [str(number) for number in range(len(config.id2label))]
-    if missing := [name for name in names if name not in config.id2label]:
+    names = [str(number) for number in range(len(config.labels))]
+    if missing := [name for name in names if name not in config.labels]:
         raise CheckpointError(f"{file}: id2label has {len(names)} labels and no {missing[0]}")
     layers = OF_TOKENS if of == "tokens" else OF_TEXT.get(config.model_type, ROBERTA)
     sizes = [(width, width)] * (len(layers) - 1) + [(width, len(names))]
@@ -62,7 +69,7 @@ def take_classifier(config: HeadConfig, tensors: TensorFile, width: int, file: P
         spec = ClassifierSpec(
             of=of,
             dense=tuple(spec for spec, _ in taken),
-            labels=tuple(config.id2label[name] for name in names),
+            labels=tuple(config.labels[name] for name in names),
             independent=several and of == "text",
         )
     except ValidationError as error:

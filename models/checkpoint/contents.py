@@ -52,10 +52,12 @@ class EncoderTokenizer(NamedTuple):
 
     spec: TokenizerJsonSpec
     """What stands around a text, by the tokenizer's own template."""
-    made: str | None
-    """The content of its tokenizer.json, where the folder has none."""
+    made: str
+    """The content of its tokenizer.json."""
     lower_cases: bool
     """Its normalizer makes texts lower case before it does anything that this could change."""
+    types: bool
+    """transformers tells the model which of two texts a token is of."""
 
     @property
     def end_id(self) -> int:

@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from models.checkpoint import modernbert
 from models.checkpoint.classifiers import HeadConfig, take_classifier
-from models.checkpoint.contents import CheckpointError, EncoderCheckpoint, EncoderModel
+from models.checkpoint.contents import CheckpointError, EncoderCheckpoint, EncoderModel, EncoderTokenizer
 from models.checkpoint.described import encoders as described
 from models.checkpoint.described.reader import DESCRIPTION
 from models.checkpoint.files.foreign import check_quantization
@@ -73,6 +73,8 @@ class Family:
     token_types: bool = True
     keys: Mapping[str, str] | None = None
     """BERT's names of the configuration's keys, where the family has others."""
+    unknown: frozenset[str] = frozenset()
+    """BERT's names that transformers does not know in the family: what they say has no effect."""
     relative: bool = False
     """Tokens have relative positions besides, in BUCKETS that end at FARTHEST, whatever config.json says."""
     defaults: Mapping[str, Any] | None = None
@@ -98,6 +100,7 @@ DISTILBERT = Family(
         "intermediate_size": "hidden_dim",
         "hidden_act": "activation",
     },
+    unknown=frozenset({"intermediate_size", "hidden_act", "layer_norm_eps"}),  # the last is 1e-12 in the code
     defaults={"pad_token_id": 0},
 )
 MPNET = Family(
@@ -155,7 +158,7 @@ def load(folder: Path) -> EncoderCheckpoint:
         raise CheckpointError(
             f"{settings_file(inner)}: do_lower_case is true; the tokenizer's normalizer leaves capitals"
         )
-    classifier, made = sentences.classifier or found.classifier, found.tokenizer.made
+    classifier = sentences.classifier or found.classifier
     if classifier and (fault := classifier.spec.fault(found.config.width, found.config.max_positions)):
         raise CheckpointError(f"{folder}: {fault}")
     return EncoderCheckpoint(
@@ -170,8 +173,8 @@ def load(folder: Path) -> EncoderCheckpoint:
         classifier=classifier,
         in_transformers=True,
         head_in_transformers=sentences.classifier is None,
-        files=({"tokenizer.json": inner / "tokenizer.json"} if made is None else {}) | notices(folder),
-        made_files={} if made is None else {"tokenizer.json": made},
+        files=notices(folder),
+        made_files={found.tokenizer.spec.file: found.tokenizer.made},
         folder=inner,
         sha256=weights_sha256(found.weights),
     )
@@ -182,7 +185,7 @@ def read(folder: Path, content: dict[str, Any], family: Family) -> EncoderModel:
     file = folder / "config.json"
     settings = parse(EncoderConfig, _in_berts_words(content, family, file), file)
     tokenizer = read_encoders_tokenizer(folder, settings.vocab_size)
-    config = model_config(settings, family, tokenizer.end_id, file)
+    config = model_config(settings, family, tokenizer, file)
     weights = find_weights(folder)
     tensors = read_weights(weights).without_prefix(family.prefix).with_endings(OLD_NAMES)
     classifier = take_classifier(parse(HeadConfig, content, file), tensors, settings.hidden_size, file)
@@ -190,8 +193,9 @@ def read(folder: Path, content: dict[str, Any], family: Family) -> EncoderModel:
     return EncoderModel(config, model, tokenizer, weights, classifier)
 
 
-def model_config(settings: EncoderConfig, family: Family, end_id: int, file: Path) -> ModelConfig:
+def model_config(settings: EncoderConfig, family: Family, tokenizer: EncoderTokenizer, file: Path) -> ModelConfig:
     """What the Transformer is built with."""
+    types = settings.type_vocab_size if family.token_types and tokenizer.types else 1
     try:
         return ModelConfig(
             source_vocab_size=settings.vocab_size,
@@ -206,13 +210,13 @@ def model_config(settings: EncoderConfig, family: Family, end_id: int, file: Pat
             max_positions=settings.max_position_embeddings - _first_position(settings, family),
             activation=ACTIVATIONS[settings.hidden_act],
             positions="learned",
-            sentences=2 if family.token_types and settings.type_vocab_size > 1 else 1,
+            sentences=2 if types > 1 else 1,
             relative="shared" if family.relative else "none",
             encoder_embedding_norm="sum",
             norm_epsilon=settings.layer_norm_eps,
             pad_id=settings.pad_token_id,
-            end_id=end_id,
-            decoder_start_id=end_id,
+            end_id=tokenizer.end_id,
+            decoder_start_id=tokenizer.end_id,
         )
     except ValidationError as error:
         raise invalid(error, file) from error
@@ -258,9 +262,10 @@ def _layer(family: Family, index: int) -> list[Rename]:
 
 def _in_berts_words(content: dict[str, Any], family: Family, file: Path) -> dict[str, Any]:
     """config.json with BERT's names of its keys. Raises CheckpointError where it has both, and they differ."""
-    check_same(family.keys or {}, content, file)
-    renamed = {ours: content[theirs] for ours, theirs in (family.keys or {}).items() if theirs in content}
-    return {**(family.defaults or {}), **content, **renamed}
+    known = {key: value for key, value in content.items() if key not in family.unknown}
+    check_same(family.keys or {}, known, file)
+    renamed = {ours: known[theirs] for ours, theirs in (family.keys or {}).items() if theirs in known}
+    return {**(family.defaults or {}), **known, **renamed}
 
 
 def _first_position(settings: EncoderConfig, family: Family) -> int:
@@ -276,6 +281,9 @@ def _within(sentences: Sentences, config: ModelConfig) -> EncodingDefaults:
             f"{sentences.folder}: max_seq_length is {most}; the model has {config.max_positions} positions"
         )
     encoding = sentences.encoding
+    if most is None and sentences.longest < config.max_positions:
+        most = int(sentences.longest)
+        encoding = encoding.model_copy(update={"max_tokens": most})
     if config.rotary is not None:  # which has no last position but that of the package
         encoding = encoding.model_copy(update={"max_tokens": min(most or config.max_positions, config.max_positions)})
     pooled = len(encoding.poolings) * config.width

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError
 
 from models.checkpoint.contents import CheckpointError, EncoderModel
 from models.checkpoint.files.reading import JsonKeys, TensorFile, invalid, parse
@@ -38,7 +38,8 @@ class Angles(JsonKeys):
 class ModernBertConfig(JsonKeys):
     """What config.json says. Where a key has a default, it is Hugging Face's."""
 
-    BESIDE = frozenset({"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta"})
+    BESIDE = frozenset({"global_attn_every_n_layers", "global_rope_theta", "local_rope_theta", "sliding_window"})
+    """Those of `OtherNames`."""
     architectures: list[str] | None = None
     vocab_size: int
     hidden_size: int
@@ -58,33 +59,46 @@ class ModernBertConfig(JsonKeys):
     is_encoder_decoder: Literal[False] = False
     pad_token_id: int = 50283
 
-    @model_validator(mode="before")
-    @classmethod
-    def _in_new_words(cls, content: Any) -> Any:
-        """As transformers before version 5 wrote it."""
-        every, layers = content.get("global_attn_every_n_layers", 3), content.get("num_hidden_layers", 0)
-        bases = content.get("global_rope_theta", 160_000.0), content.get("local_rope_theta", 10_000.0)
-        said = content.get("rope_parameters") or {}
-        angles = {
-            kind: {"rope_theta": base} | (said.get(kind) or {})
-            for kind, base in zip((GLOBAL, LOCAL), bases, strict=True)
+
+class OtherNames(JsonKeys):
+    """Keys that say the same to transformers: those of before version 5, and `sliding_window`."""
+
+    num_hidden_layers: int
+    layer_types: list[Kind] | None = None
+    global_attn_every_n_layers: int = Field(default=3, gt=0)
+    rope_parameters: dict[str, dict[str, Any] | None] | None = None
+    global_rope_theta: float = 160_000.0
+    local_rope_theta: float = 10_000.0
+    local_attention: int = 128
+    sliding_window: int | None = None
+    """Half of `local_attention`, before which it goes."""
+
+    def in_new_words(self) -> dict[str, Any]:
+        """What they say by the names of version 5."""
+        every, layers = self.global_attn_every_n_layers, range(self.num_hidden_layers)
+        said = self.rope_parameters or {}
+        bases = {GLOBAL: self.global_rope_theta, LOCAL: self.local_rope_theta}
+        window = self.sliding_window
+        return {
+            "layer_types": self.layer_types or [LOCAL if layer % every else GLOBAL for layer in layers],
+            "rope_parameters": {kind: {"rope_theta": base} | (said.get(kind) or {}) for kind, base in bases.items()},
+            "local_attention": self.local_attention if window is None else 2 * window,
         }
-        kinds = content.get("layer_types") or [LOCAL if layer % every else GLOBAL for layer in range(layers)]
-        return {**content, "rope_parameters": angles, "layer_types": kinds}
 
 
 def read(folder: Path, content: dict[str, Any]) -> EncoderModel:
     """A folder, of whose config.json this is the content. Raises CheckpointError."""
     file = folder / "config.json"
-    settings = parse(ModernBertConfig, content, file)
+    settings = parse(ModernBertConfig, content | parse(OtherNames, content, file).in_new_words(), file)
+    check_architecture(settings, file)
     tokenizer = read_encoders_tokenizer(folder, settings.vocab_size)
     config, weights = model_config(settings, tokenizer.end_id, file), find_weights(folder)
     model = load_model(weights, read_weights(weights).without_prefix(PREFIX), settings, config)
     return EncoderModel(config, model, tokenizer, weights, None)
 
 
-def model_config(settings: ModernBertConfig, end_id: int, file: Path) -> ModelConfig:
-    """What the Transformer is built with. Raises CheckpointError."""
+def check_architecture(settings: ModernBertConfig, file: Path) -> None:
+    """Raises CheckpointError where config.json says what is not computed here."""
     head = (settings.architectures or [""])[0]
     if head.endswith("Classification"):
         raise CheckpointError(
@@ -100,6 +114,10 @@ def model_config(settings: ModernBertConfig, end_id: int, file: Path) -> ModelCo
         raise CheckpointError(
             f"{file}: attention_bias is {settings.attention_bias} and mlp_bias {settings.mlp_bias}; expected the same"
         )
+
+
+def model_config(settings: ModernBertConfig, end_id: int, file: Path) -> ModelConfig:
+    """What the Transformer is built with. Raises CheckpointError."""
     angles = settings.rope_parameters
     try:
         return ModelConfig(

@@ -5,6 +5,7 @@ Of a CrossEncoder, the last Dense gives "scores": a head, which gives labels.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -86,6 +87,14 @@ class TransformerSettings(JsonKeys):
 
     max_seq_length: int | None = Field(default=None, gt=1)
     do_lower_case: bool = False
+    transformer_task: Literal["feature-extraction", "sequence-classification"] = "feature-extraction"
+
+
+class TokenizerSettings(JsonKeys):
+    """What tokenizer_config.json says of the longest text, where `max_seq_length` is not said."""
+
+    model_max_length: float | None = Field(default=None, gt=1)
+    """Some have 1e30 for none at all."""
 
 
 class ModelSettings(JsonKeys):
@@ -105,6 +114,8 @@ class Sentences:
     encoding: EncodingDefaults
     dense: tuple[Dense, ...] = ()
     """Of the encoding."""
+    longest: float = inf
+    """Most tokens of a text, where the encoding does not say. The model may have fewer positions."""
     scores: Dense | None = None
     """Of the encoding."""
     classifier: Classifier | None = None
@@ -116,13 +127,20 @@ class Sentences:
 def read_sentences(folder: Path) -> Sentences:
     """Raises CheckpointError for other modules than a Transformer, Pooling, Dense and Normalize, in this order.
 
-    A folder of an encoder alone has the mean of its hidden states, as in sentence-transformers.
+    A folder of an encoder alone has the mean of its hidden states, as in sentence-transformers, and so has a
+    CrossEncoder whose one module is a model that labels texts.
     """
     file = folder / "modules.json"
     if not file.exists():
         return Sentences(folder, EncodingDefaults())
     modules = read_modules(folder)
     names = [module.name for module in modules]
+    inner = folder / modules[0].path if modules else folder
+    settings = _optional(TransformerSettings, settings_file(inner))
+    longest = _optional(TokenizerSettings, inner / "tokenizer_config.json").model_max_length or inf
+    if names == ["Transformer"] and settings.transformer_task == "sequence-classification":
+        encoding = EncodingDefaults(max_tokens=settings.max_seq_length)
+        return Sentences(inner, encoding, longest=longest, lower_cases=settings.do_lower_case)
     normalize = names[-1:] == ["Normalize"]
     between = modules[2 : len(modules) - normalize]
     if names[:2] != ["Transformer", "Pooling"] or any(module.name != "Dense" for module in between):
@@ -130,9 +148,8 @@ def read_sentences(folder: Path) -> Sentences:
             f"{file}: the modules are {', '.join(names) or 'none'}; expected Transformer, Pooling and perhaps Dense "
             "and Normalize"
         )
-    inner, pooling = folder / modules[0].path, folder / modules[1].path / "config.json"
-    settings = _optional(TransformerSettings, settings_file(inner))
-    model = _optional(ModelSettings, folder / "config_sentence_transformers.json")
+    pooling = folder / modules[1].path / "config.json"
+    model = read_model_settings(folder)
     prompts = {name: prompt for name, prompt in model.prompts.items() if prompt}
     poolings = read_poolings(read_json(pooling), pooling)
     scores = read_scores(pooling.parent) if Pooling.ATTENTION in poolings else None
@@ -157,7 +174,18 @@ def read_sentences(folder: Path) -> Sentences:
     except ValidationError as error:
         raise invalid(error, folder) from error
     dense = tuple(dense for _, dense in layers)
-    return Sentences(inner, encoding, dense, scores and scores[1], classifier, settings.do_lower_case)
+    return Sentences(inner, encoding, dense, longest, scores and scores[1], classifier, settings.do_lower_case)
+
+
+def read_model_settings(folder: Path) -> ModelSettings:
+    """Those of the whole. Raises CheckpointError."""
+    file = folder / "config_sentence_transformers.json"
+    model = _optional(ModelSettings, file)
+    name = model.default_prompt_name
+    if name is not None and name not in model.prompts:
+        known = ", ".join(model.prompts) or "none"
+        raise CheckpointError(f"{file}: default_prompt_name is {name!r}; the prompts are {known}")
+    return model
 
 
 def settings_file(folder: Path) -> Path:
@@ -184,7 +212,7 @@ def read_head(
     scores: tuple[DenseSpec, Dense] | None,
 ) -> Classifier:
     """Poolings and layers up to the scores of labels, which the encoder's config.json names. Raises CheckpointError."""
-    names = parse(HeadConfig, read_json(encoder / "config.json"), encoder / "config.json").id2label
+    names = parse(HeadConfig, read_json(encoder / "config.json"), encoder / "config.json").labels
     last, _ = layers[-1]
     try:
         spec = ClassifierSpec(
@@ -222,17 +250,17 @@ def read_dense(folder: Path, name: str) -> tuple[DenseSpec, Dense]:
 
 
 def read_poolings(content: dict[str, Any], file: Path) -> tuple[Pooling, ...]:
-    """Those that are on. Raises CheckpointError."""
+    """Those that `pooling_mode` names, or else those whose flags are on. Raises CheckpointError."""
     if content.get("include_prompt", True) is not True:
         raise CheckpointError(f"{file}: include_prompt is {content['include_prompt']!r}; expected true")
     unknown = [key for key, on in content.items() if key.startswith("pooling_mode_") and on and key not in MODES]
     if unknown:
         raise CheckpointError(f"{file}: {unknown[0]} is true; supported: {', '.join(MODES)}")
-    on = tuple(pooling for key, pooling in MODES.items() if content.get(key))
     mode = content.get("pooling_mode")
-    named = [mode] if isinstance(mode, str) else list(mode or [])
-    if not on and named and all(name in NAMES for name in named):
-        on = tuple(NAMES[name] for name in named)
+    named = mode if isinstance(mode, list) else [] if mode is None else [mode]
+    if any(not isinstance(name, str) or name not in NAMES for name in named):
+        raise CheckpointError(f"{file}: pooling_mode is {mode!r}; supported: {', '.join(NAMES)}")
+    on = tuple(NAMES[name] for name in named) or tuple(pooling for key, pooling in MODES.items() if content.get(key))
     if not on:
         raise CheckpointError(f"{file}: no pooling of {', '.join(MODES)} is on; pooling_mode is {mode!r}")
     return on

@@ -38,6 +38,8 @@ from models.tokenizers.spec import open_tokenizer
 from models.tokenizers.tokenizer import Tokenizer
 
 MANIFEST = "manifest.json"
+MOST_MANIFEST = 1 << 24
+"""Bytes. One of two hundred languages has some 100 kB."""
 SIGNATURE = "manifest.json.sig"
 """Who made it, if anybody says so: see `models.package.seal`."""
 Seal = Callable[[Path], object]
@@ -187,13 +189,20 @@ def sha256(file: Path) -> str:
 
 
 def _read_manifest(folder: Path) -> bytes:
+    file = folder / MANIFEST
     try:
-        return (folder / MANIFEST).read_bytes()
+        if file.exists() and not file.is_file():  # a pipe would never be read to its end
+            raise PackageError(f"{file} is no file; {EXPORT_AGAIN}")
+        with file.open("rb") as content:
+            data = content.read(MOST_MANIFEST + 1)
     except OSError as error:
         raise PackageError(
             f"{folder} is not a package: {MANIFEST} cannot be read ({error.strerror}). "
             f"Make one with: python -m export CHECKPOINT --out {folder}"
         ) from error
+    if len(data) > MOST_MANIFEST:
+        raise PackageError(f"{file} has more than {MOST_MANIFEST} bytes, which no manifest has; {EXPORT_AGAIN}")
+    return data
 
 
 def _parse_manifest(folder: Path, data: bytes) -> Manifest:

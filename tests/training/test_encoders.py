@@ -82,6 +82,7 @@ def test_losses_are_those_of_transformers(pairs: Corpus, vocabulary: Vocabulary,
     words = torch.where(hidden, ids, UNLABELLED)
     write_encoder(tmp_path, objective.model, (), folder)
     theirs = BertForPreTraining.from_pretrained(tmp_path, dtype=torch.float32).eval()
+    assert set(AutoTokenizer.from_pretrained(tmp_path)("A cat.", "A dog.")["token_type_ids"]) == {0, 1}
     mask = torch.arange(ids.shape[1]) < lengths.unsqueeze(1)
     expected = theirs(seen, mask, types, labels=words, next_sentence_label=other)
     assert objective.loss(seen, lengths, types, words, other).item() == pytest.approx(expected.loss.item(), abs=1e-4)

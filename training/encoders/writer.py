@@ -35,7 +35,9 @@ def write_encoder(folder: Path, model: Encoder, labels: Sequence[str], vocabular
     write_json(folder / "config.json", _config(model, labels))
     shutil.copyfile(vocabulary / "tokenizer.json", folder / "tokenizer.json")
     special = {"pad_token": PAD, "unk_token": UNKNOWN, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}
-    write_json(folder / "tokenizer_config.json", {"tokenizer_class": "PreTrainedTokenizerFast"} | special)
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]  # else transformers takes pairs for one text
+    tokenizer = {"tokenizer_class": "PreTrainedTokenizerFast", "model_input_names": inputs}
+    write_json(folder / "tokenizer_config.json", tokenizer | special)
 
 
 def _config(model: Encoder, labels: Sequence[str]) -> dict[str, object]:

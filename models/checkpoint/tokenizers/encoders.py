@@ -6,19 +6,17 @@ from typing import Any
 
 from models.checkpoint.contents import CheckpointError, EncoderTokenizer
 from models.checkpoint.tokenizers.fast import PROBE, largest_used, read_fast_tokenizer, spec_of
-from models.tokenizers.tokenizer import TokenizerError
-from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec, load_backend, parse_backend
+from models.tokenizers.tokenizer_json import Affixes, TokenizerJsonSpec, parse_backend
 
 
 def read_encoders_tokenizer(folder: Path, vocab_size: int) -> EncoderTokenizer:
-    """The folder's tokenizer.json, or what transformers makes of its vocabulary. Raises CheckpointError."""
-    file = folder / "tokenizer.json"
-    made = None if file.exists() else read_fast_tokenizer(folder).content
-    try:
-        backend = load_backend(file) if made is None else parse_backend(made.encode(), file.name)
-    except TokenizerError as error:
-        raise CheckpointError(f"{folder}: {error}") from error
-    return EncoderTokenizer(encoders_spec(backend, file, vocab_size), made, lower_cases(backend))
+    """What transformers makes of the folder's tokenizer.json, or of its vocabulary. Raises CheckpointError.
+
+    What tokenizer_config.json says goes before: BERT's classes take no more than the vocabulary of a tokenizer.json.
+    """
+    fast, file = read_fast_tokenizer(folder), folder / "tokenizer.json"
+    backend = parse_backend(fast.content.encode(), file.name)
+    return EncoderTokenizer(encoders_spec(backend, file, vocab_size), fast.content, lower_cases(backend), fast.types)
 
 
 def encoders_spec(backend: Any, file: Path, vocab_size: int) -> TokenizerJsonSpec:

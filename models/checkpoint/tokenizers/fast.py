@@ -27,6 +27,8 @@ class FastTokenizer:
     """Of those that a model may be fed: see `largest_used`."""
     languages: dict[str, int] = field(default_factory=dict)
     """BCP-47 tag -> the token that names the language, for a tokenizer of many."""
+    types: bool = False
+    """transformers tells a model which of two texts a token is of."""
 
 
 def read_fast_tokenizer(folder: Path, multilingual: bool = False) -> FastTokenizer:
@@ -64,12 +66,23 @@ def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastToke
     backend.no_padding()
     content = with_unknown(backend.to_str(), tokenizer.unk_token)
     served = backend.from_str(content)
-    spec = spec_of(served).model_copy(update={"cleans_up": bool(tokenizer.clean_up_tokenization_spaces)})
+    spec = spec_of(served).model_copy(update={"cleans_up": cleans_up(tokenizer)})
     tokens = language_tokens(_control_tokens(backend)) if multilingual else {}
     spec = spec.model_copy(update={"source_affixes": {tag: _affixes_of(tokenizer, tokens[tag]) for tag in tokens}})
     languages = {tag: backend.token_to_id(token) for tag, token in tokens.items()}
     largest = max([largest_used(backend, spec), *languages.values()])
-    return FastTokenizer(spec, content, largest, languages)
+    types = "token_type_ids" in tokenizer.model_input_names
+    return FastTokenizer(spec, content, largest, languages, types)
+
+
+def cleans_up(tokenizer: Any) -> bool:
+    """Whether spaces before punctuation are taken out of targets.
+
+    Of byte-pair encoding transformers takes none, although most files of before version 5 say so, unless they insist.
+    """
+    insists = tokenizer.clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output
+    has_pairs = type(tokenizer.backend_tokenizer.model).__name__ == "BPE"
+    return bool(tokenizer.clean_up_tokenization_spaces and (insists or not has_pairs))
 
 
 def _check_files(tokenizer: Any, folder: Path) -> None:

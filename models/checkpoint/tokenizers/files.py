@@ -42,8 +42,10 @@ def missing_file(folder: Path) -> str | None:
     kind = getattr(transformers, said, None) if isinstance(said, str) else None
     names = dict(getattr(kind, "vocab_files_names", None) or {})
     whole = names.pop("tokenizer_file", "tokenizer.json" if kind is None else None)
+    if whole is not None and (folder / whole).is_file():
+        return None
     missing = [name for key, name in names.items() if key != "tokenizer_config_file" and not (folder / name).is_file()]
-    if whole is not None and not (folder / whole).is_file():
+    if whole is not None:
         missing.insert(0, whole)
     return f"{' and '.join(missing)} are not there{f', which {said} reads' if said else ''}" if missing else None
 

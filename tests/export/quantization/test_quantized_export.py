@@ -125,6 +125,14 @@ def test_text_of_another_language_is_refused(tmp_path: Path, capsys: pytest.Capt
     assert re.search(r"100 texts to calibrate on are unlike those of 32 samples: .* 0\.\d+, and 0\.6", one_line(capsys))
 
 
+def test_what_ends_no_line_is_a_part_of_one(tmp_path: Path) -> None:
+    """References are told apart by their lines."""
+    file = tmp_path / "text"
+    file.write_bytes("One\u2028still one.\r\n\nTwo\x0cstill two.\x85\n".encode())
+    options = parse(["folder", "--precision", "int8", "--references", str(file), "--verify-samples", "2"])
+    assert read_references(options) == ["One\u2028still one.", "Two\x0cstill two."]
+
+
 def test_too_few_references_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "text"
     file.write_text("Olá.\n", encoding="utf-8")

@@ -14,7 +14,7 @@ import pytest
 from engine.devices.session import CPU
 from engine.loading.load import Limits, Loadable, load
 from models.package.checked import PackageError
-from models.package.folder import MANIFEST, Package, draft, file_entries, publish, sha256
+from models.package.folder import MANIFEST, MOST_MANIFEST, Package, draft, file_entries, publish, sha256
 from models.package.manifest import FORMAT_VERSION, Manifest, TargetLanguage
 
 
@@ -303,6 +303,24 @@ def test_a_file_that_is_none_is_refused_and_not_read(copy: Path, kind: str) -> N
     (copy / "decoder.onnx").unlink()
     (os.mkdir if kind == "folder" else os.mkfifo)(copy / "decoder.onnx")
     with pytest.raises(PackageError, match=r"decoder\.onnx is no file"):
+        Package.open(copy)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (os.mkfifo, r"manifest\.json is no file"),
+        (lambda file: file.symlink_to("/dev/zero"), r"manifest\.json is no file"),
+        (lambda file: file.write_bytes(bytes(MOST_MANIFEST + 1)), "has more than 16777216 bytes"),
+    ],
+    ids=["pipe", "device", "huge"],
+)
+def test_a_manifest_that_has_no_end_is_refused_and_not_read(
+    make: Callable[[Path], object], told: str, copy: Path
+) -> None:
+    (copy / MANIFEST).unlink()
+    make(copy / MANIFEST)
+    with pytest.raises(PackageError, match=told):
         Package.open(copy)
 
 

@@ -18,6 +18,7 @@ from models.checkpoint.contents import CheckpointError
 from models.checkpoint.tokenizers.fast import read_fast_tokenizer
 from models.tokenizers.tokenizer import TextStream, TokenizerError, clean_up, pieces
 from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec
+from tests.checkpoints import edit_json
 
 PAGE = (Path(__file__).parents[2] / "data" / "flores-dev.en-pt.tsv").read_text(encoding="utf-8").split("\n")[:300]
 MOST_TOKENS = 400
@@ -228,6 +229,21 @@ def test_texts_are_those_of_transformers(ours: TokenizerJson, theirs: Any) -> No
     found = [ours.encode(text) for text in texts(500)]
     found += [[chance.randrange(len(theirs)) for _ in range(chance.randint(0, 20))] for _ in range(500)]
     assert [ours.decode(ids) for ids in found] == [theirs.decode(ids, skip_special_tokens=True) for ids in found]
+
+
+@pytest.mark.parametrize("insists", [False, True])
+def test_byte_pairs_keep_their_spaces_unless_a_file_insists(insists: bool, tmp_path: Path) -> None:
+    """As files that transformers 4 wrote, such as NLLB's, have it: French puts a space before a question mark."""
+    for name in ("folder", "package"):
+        (tmp_path / name).mkdir()
+    bart(tmp_path / "folder")
+    settings = {"clean_up_tokenization_spaces": True}
+    settings |= {"clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output": True} if insists else {}
+    edit_json(tmp_path / "folder" / "tokenizer_config.json", **settings)
+    ours = opened(tmp_path / "folder", tmp_path / "package")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "folder")
+    ids = ours.encode("Ça va ?")
+    assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=True) == ("Ça va?" if insists else "Ça va ?")
 
 
 def test_control_tokens_in_a_text_are_none(ours: TokenizerJson, theirs: Any) -> None:

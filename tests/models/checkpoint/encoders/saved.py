@@ -132,4 +132,8 @@ def write(folder: Path, model: Any) -> Saved:
             parameter.add_(torch.randn_like(parameter) * 0.2)
     model.save_pretrained(folder)
     wordpiece().save(str(folder / "tokenizer.json"))
+    # Whatever the family's own is.
+    inputs = ["input_ids", "token_type_ids", "attention_mask"]
+    settings = {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "[PAD]", "model_input_names": inputs}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return Saved(folder)

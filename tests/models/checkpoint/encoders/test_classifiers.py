@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from transformers import (
+    AutoConfig,
     BertForSequenceClassification,
     BertForTokenClassification,
     DistilBertConfig,
@@ -18,6 +19,7 @@ from transformers import (
 
 from models.checkpoint import CheckpointError
 from models.checkpoint.encoders import load
+from tests.checkpoints import edit_json
 from tests.models.checkpoint.encoders.saved import PIECES, SHAPE, bert, write
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC", "other"]
@@ -56,6 +58,46 @@ def test_probabilities_are_those_of_transformers(head: str, tmp_path: Path) -> N
     logits = model.eval()(ids).logits[0]
     expected = logits.sigmoid() if len(logits) == 1 or "several" in head else logits.softmax(-1)
     torch.testing.assert_close(torch.from_numpy(found), expected, atol=1e-5, rtol=0)
+
+
+def test_labels_without_names_are_counted(tmp_path: Path) -> None:
+    saved = write(tmp_path / "tiny", HEADS["bert"]())
+    saved.config(id2label=None, num_labels=3)
+    classifier = load(saved.folder).classifier
+    theirs = AutoConfig.from_pretrained(saved.folder).id2label
+    assert classifier is not None and list(classifier.spec.labels) == list(theirs.values())
+
+
+@pytest.mark.parametrize(
+    ("model", "settings"),
+    [
+        (HEADS["bert, one label"], {"tokenizer_class": "BertTokenizer"}),
+        (HEADS["bert, one label"], {"model_input_names": ["input_ids", "attention_mask"]}),
+        (
+            lambda: RobertaForSequenceClassification(
+                RobertaConfig(**SHAPE, pad_token_id=0, type_vocab_size=2, num_labels=1)
+            ),
+            {"model_input_names": ["input_ids", "attention_mask"]},
+        ),
+    ],
+    ids=["bert", "bert without types", "roberta"],
+)
+@torch.no_grad()
+def test_a_cross_encoder_as_sentence_transformers_saves_it_has_its_scores(
+    model: Callable[[], Any], settings: dict[str, object], tmp_path: Path
+) -> None:
+    """Which of two texts a token is of, the tokenizer of transformers says to some models and not to others."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    folder = write(tmp_path / "tiny", model()).folder
+    edit_json(folder / "tokenizer_config.json", **settings)
+    theirs = sentence_transformers.CrossEncoder(str(folder), device="cpu")
+    theirs.save_pretrained(str(tmp_path / "saved"))
+    checkpoint = load(tmp_path / "saved")
+    assert checkpoint.classifier is not None
+    ids = checkpoint.open_tokenizer().encode_pair("A cat.", "Where is the dog?")
+    hidden = checkpoint.model.encode(torch.tensor([ids]), torch.tensor([len(ids)]))[0].numpy()
+    found = checkpoint.classifier.probabilities(checkpoint.classifier.encoding.of(hidden))
+    assert found == pytest.approx(theirs.predict([("A cat.", "Where is the dog?")]), abs=1e-5)
 
 
 @pytest.mark.parametrize(

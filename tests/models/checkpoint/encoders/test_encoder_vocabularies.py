@@ -76,7 +76,8 @@ def write_without(folder: Path, kind: str) -> Path:
     """A folder of an encoder as it was before there was a tokenizer.json."""
     make, vocabulary = KINDS[kind]
     write(folder, make())
-    (folder / "tokenizer.json").unlink()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (folder / name).unlink()
     vocabulary(folder)
     return folder
 
@@ -92,6 +93,21 @@ def test_ids_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
     found = [ours.encode(text) for text in asked]
     assert found == theirs(asked)["input_ids"]
     assert len({token_id for ids in found for token_id in ids}) > 150
+
+
+@pytest.mark.parametrize(
+    "settings", [{"strip_accents": False}, {"tokenize_chinese_chars": False}, {"do_lower_case": False}]
+)
+def test_what_tokenizer_config_says_goes_before_a_tokenizer_json(settings: dict[str, bool], tmp_path: Path) -> None:
+    saved = write(tmp_path / "tiny", BertModel(BertConfig(**SHAPE)))
+    (saved.folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "BertTokenizer"} | settings))
+    asked = [*SCRIPTS, "Élan Vital", "日本語 text"]
+    assert (
+        list(map(load(saved.folder).open_tokenizer().encode, asked))
+        == AutoTokenizer.from_pretrained(saved.folder)(asked)["input_ids"]
+    )
+    bare = Tokenizer.from_file(str(saved.folder / "tokenizer.json"))
+    assert any(bare.encode(text).ids != load(saved.folder).open_tokenizer().encode(text) for text in asked)
 
 
 @pytest.mark.parametrize("kind", ["bert", "bert, cased"])

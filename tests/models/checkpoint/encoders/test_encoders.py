@@ -9,7 +9,7 @@ from transformers import AutoModel, BertForMaskedLM, ModernBertModel
 
 from models.checkpoint.encoders import is_encoder, load
 from models.encoding import Pooling
-from tests.models.checkpoint.encoders.saved import FAMILIES, PIECES, Saved, bert, modernbert, write
+from tests.models.checkpoint.encoders.saved import FAMILIES, PIECES, WIDTH, Saved, bert, modernbert, write
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -55,6 +55,27 @@ def test_a_plain_folder_has_the_mean_and_its_tokenizers_own_template(saved: Save
 
 
 @torch.no_grad()
+@pytest.mark.parametrize(
+    ("family", "changes"),
+    [
+        ("distilbert", {"layer_norm_eps": 0.5}),
+        ("distilbert", {"hidden_act": "relu", "intermediate_size": 7}),
+        ("distilbert", {"hidden_size": WIDTH, "dim": None}),
+        ("modernbert", {"sliding_window": 1}),
+    ],
+)
+def test_names_of_keys_are_those_that_transformers_knows(
+    family: str, changes: dict[str, object], tmp_path: Path
+) -> None:
+    saved = write(tmp_path / "tiny", FAMILIES[family]())
+    saved.config(**changes)
+    ids = torch.randint(4, PIECES, (1, 17))
+    with torch.no_grad():
+        found = load(saved.folder).model.encode(ids, torch.tensor([17]))
+        expected = AutoModel.from_pretrained(saved.folder)(ids).last_hidden_state
+    torch.testing.assert_close(found, expected, atol=2e-5, rtol=0)
+
+
 def test_a_modernbert_of_old_is_the_same(tmp_path: Path) -> None:
     """Its config.json says by older keys which layers are which, and sentence-transformers asks for longer texts."""
     saved = write(tmp_path / "tiny", ModernBertModel(modernbert()))

@@ -58,6 +58,9 @@ def test_values_that_are_not_honoured_are_refused_by_name(changes: dict[str, obj
             "rope_parameters.full_attention.rope_type is 'yarn'",
         ),
         ({"num_attention_heads": 4}, "there are 0 decoder layers, and a head has 9"),
+        ({"sliding_window": "all"}, "sliding_window is 'all'"),
+        ({"rope_parameters": []}, "rope_parameters is []"),
+        ({"layer_types": None, "global_attn_every_n_layers": 0}, "global_attn_every_n_layers is 0"),
     ],
 )
 def test_what_a_modernbert_has_besides_is_refused(changes: dict[str, object], told: str, tmp_path: Path) -> None:
@@ -69,8 +72,16 @@ def test_what_a_modernbert_has_besides_is_refused(changes: dict[str, object], to
 
 
 def test_a_folder_without_a_tokenizer_is_refused(saved: Saved) -> None:
-    (saved.folder / "tokenizer.json").unlink()
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        (saved.folder / name).unlink()
     with pytest.raises(CheckpointError, match=r"has no tokenizer\.json, and no vocab\.txt of which BertTokenizer"):
+        load(saved.folder)
+
+
+def test_a_tokenizer_that_is_there_is_not_said_to_be_missing(saved: Saved) -> None:
+    """transformers looks at config.json, too, before it opens one."""
+    saved.config(hidden_dropout_prob="none")
+    with pytest.raises(CheckpointError, match="reads no tokenizer there: Validation error for field 'hidden_dropout"):
         load(saved.folder)
 
 

@@ -11,7 +11,7 @@ from models.checkpoint import CheckpointError
 from models.checkpoint.encoders import load
 from models.encoding import Encoding, Pooling
 from models.tokenizers.tokenizer_json import TokenizerJson
-from tests.checkpoints import flores
+from tests.checkpoints import edit_json, flores
 from tests.models.checkpoint.encoders.saved import WIDTH, WIDTHS, Saved
 
 
@@ -40,6 +40,21 @@ def test_settings_of_old_are_in_files_of_other_names(name: str, saved: Saved) ->
     saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "mean", "embedding_dimension": WIDTH}, **files)
     theirs = sentence_transformers.SentenceTransformer(str(saved.folder), device="cpu")
     assert load(saved.folder).encoding.max_tokens == theirs.max_seq_length == 21
+
+
+@pytest.mark.parametrize(("longest", "said", "taken"), [(21, None, 21), (21, 30, 30), (10**30, None, None)])
+def test_a_tokenizer_may_say_how_long_texts_are(
+    longest: int, said: int | None, taken: int | None, saved: Saved
+) -> None:
+    """sentence-transformers 6 writes it nowhere else."""
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    files = {} if said is None else {"sentence_bert_config": {"max_seq_length": said}}
+    saved.sentences(["Transformer", "Pooling"], {"pooling_mode": "mean", "embedding_dimension": WIDTH}, **files)
+    edit_json(saved.folder / "tokenizer_config.json", model_max_length=longest)
+    theirs = sentence_transformers.SentenceTransformer(str(saved.folder), device="cpu")
+    found = load(saved.folder)
+    assert found.encoding.max_tokens == taken
+    assert (taken or found.config.max_positions) == theirs.max_seq_length
 
 
 @pytest.mark.parametrize("normalize", [False, True])
@@ -110,6 +125,14 @@ def test_a_pooling_may_have_a_name_in_place_of_flags(saved: Saved) -> None:
     assert load(saved.folder).encoding.poolings == (Pooling.LAST, Pooling.WEIGHTED_MEAN)
 
 
+def test_the_name_of_a_pooling_goes_before_flags(saved: Saved) -> None:
+    sentence_transformers = pytest.importorskip("sentence_transformers")
+    pooling = {"pooling_mode": "cls", "pooling_mode_mean_tokens": True, "embedding_dimension": WIDTH}
+    saved.sentences(["Transformer", "Pooling"], pooling)
+    theirs = sentence_transformers.SentenceTransformer(str(saved.folder), device="cpu")
+    assert (load(saved.folder).encoding.poolings, theirs[1].pooling_mode) == ((Pooling.CLS,), "cls")
+
+
 @pytest.mark.parametrize(
     ("names", "pooling", "files", "told"),
     [
@@ -122,7 +145,15 @@ def test_a_pooling_may_have_a_name_in_place_of_flags(saved: Saved) -> None:
         ),
         (["WordEmbeddings", "Pooling"], {}, {}, "the modules are WordEmbeddings, Pooling; expected"),
         (["Transformer", "Pooling"], {}, {}, "no pooling of pooling_mode_cls_token, "),
+        (["Transformer"], {}, {}, "the modules are Transformer; expected"),
         (["Transformer", "Pooling"], {"pooling_mode": "median"}, {}, "pooling_mode is 'median'"),
+        (["Transformer", "Pooling"], {"pooling_mode": 5}, {}, "pooling_mode is 5"),
+        (
+            ["Transformer", "Pooling"],
+            {"pooling_mode": "mean"},
+            {"config_sentence_transformers": {"prompts": {"query": "Q: "}, "default_prompt_name": "document"}},
+            "default_prompt_name is 'document'; the prompts are query",
+        ),
         (
             ["Transformer", "Pooling"],
             {"pooling_mode_median_tokens": True},
