@@ -84,7 +84,7 @@ def load(folder: Path) -> Checkpoint:
 def shape(settings: Gpt2Config, file: Path) -> PrefixConfig:
     """Half of the positions are for a source, half for what comes after it. Raises CheckpointError."""
     try:
-        config = PrefixConfig(
+        return PrefixConfig(
             architecture="prefix",
             source_vocab_size=settings.vocab_size,
             target_vocab_size=settings.vocab_size,
@@ -104,10 +104,8 @@ def shape(settings: Gpt2Config, file: Path) -> PrefixConfig:
             end_id=settings.eos_token_id,
             decoder_start_id=settings.eos_token_id,
         )
-        assert config.layers
     except ValidationError as error:
         raise invalid(error, file) from error
-    return config
 
 
 def load_model(weights: Path, config: PrefixConfig) -> Prefix:

@@ -74,7 +74,8 @@ def invalid(error: ValidationError, file: Path | str) -> CheckpointError:
     if first["type"] == "missing":
         return CheckpointError(f"{file}: {key} is missing")
     found = f"{key} is {first['input']!r}; " if key else ""
-    return CheckpointError(f"{file}: {found}{first['msg']}")
+    said = first["msg"].removeprefix("Value error, ")  # what pydantic puts before a message of our own
+    return CheckpointError(f"{file}: {found}{said}")
 
 
 def read_json_list(file: Path) -> list[dict[str, Any]]:
