@@ -50,9 +50,8 @@ def fill(model: Architecture, renames: Iterable[Rename], copies: Mapping[str, st
 @torch.no_grad()
 def _copy(rename: Rename, parameter: torch.nn.Parameter, tensors: TensorFile) -> None:
     rows, *columns = parameter.shape
-    parts = len(rename.sources)
-    shape = rename.shape or (rows // parts, *columns)
-    if parts > 1 and parts * shape[0] != rows:
-        raise CheckpointError(f"{tensors.file}: {rename.target} has {rows} rows, and cannot be {parts} tensors")
+    shape = rename.shape or (rows // len(rename.sources), *columns)
     value = torch.cat([tensors.take(name, shape, rename.transposed) for name in rename.sources]).reshape(-1, *columns)
+    if len(value) > rows or (rename.shape is None and len(value) < rows):
+        raise CheckpointError(f"{tensors.file}: {rename.target} has {rows} rows; its tensors have {len(value)}")
     parameter[: len(value)] = value

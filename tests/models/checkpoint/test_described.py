@@ -205,8 +205,8 @@ CHANGES = {
         'output_weight = "generator.weight"',
         "output_weight = []",
     ): "tensors has nothing that makes up output_weight; name at",
-    ('output_weight = "generator.weight"', "output_weight = ['generator.weight', 'attention.weight']"): (
-        "output_weight has 264 rows, and cannot be 2 tensors"
+    ('source_embedding = "embedding.weight"', 'source_embedding = ["embedding.weight", "generator.weight"]'): (
+        "source_embedding has 264 rows; its tensors have 526"
     ),
     ("[tensors]", "[tensors"): "is not TOML",
     ("pad_id = 0", "pad_id = 1979-05-27"): "is not TOML of text, numbers and tables",
