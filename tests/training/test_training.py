@@ -1,5 +1,7 @@
 """Whole runs of a tiny model: what they write, and that nothing stops them for good."""
 
+import errno
+import fcntl
 import os
 import re
 import shutil
@@ -8,6 +10,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -208,6 +211,19 @@ def test_two_runs_do_not_write_to_one_folder(tmp_path: Path, capfd: pytest.Captu
     with Outputs(folder).claimed(Processes(torch.device("cpu"))):
         assert "another run writes to" in refusal(capfd, tmp_path, training={"max_steps": STEP})
     run(tmp_path, training={"max_steps": STEP})
+
+
+@pytest.mark.parametrize(("number", "stops"), [(errno.ENOSYS, False), (errno.ENOLCK, False), (errno.EIO, True)])
+def test_a_file_system_without_locks_is_trained_on(
+    number: int, stops: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    told = pytest.raises(OSError, match=os.strerror(number)) if stops else nullcontext()
+    with told, Outputs(tmp_path).claimed(Processes(torch.device("cpu"))):
+        pass
 
 
 def test_heads_of_any_size_are_translated_with(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The folder of a run: what it writes, and where."""
 
+import errno
 import fcntl
 import os
 from collections.abc import Iterator
@@ -81,6 +82,9 @@ class Outputs:
             raise TrainingError(
                 f"another run writes to {self.folder}: wait for it, or choose another output folder"
             ) from error
+        except OSError as error:  # some file systems of clusters have no locks, and are trained on nevertheless
+            if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+                raise
 
     def _check_model(self) -> None:
         """The finished model must not take the place of something that no run here wrote."""
