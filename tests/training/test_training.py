@@ -1,7 +1,5 @@
 """Whole runs of a tiny model: what they write, and that nothing stops them for good."""
 
-import errno
-import fcntl
 import os
 import re
 import shutil
@@ -10,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -18,7 +15,6 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from models.checkpoint import load_checkpoint
-from models.tokenizers.sentencepiece_pair import load_vocabulary
 from tests.checkpoints import ROOT, write_checkpoint
 from tests.training.experiments import LAST, STEP, refusal, run, same, weights, write_config
 from training.__main__ import main
@@ -156,103 +152,16 @@ def test_a_full_disk_leaves_the_last_checkpoint(tmp_path: Path, capfd: pytest.Ca
     run(tmp_path)
 
 
-def test_a_checkpoint_of_another_model_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path, training={"max_steps": STEP})
-    error = refusal(capfd, tmp_path, model={"ffn": 48})
-    assert "step-00000002.pt is of a model whose encoder_ffn is 32; that of this experiment is 48. Choose" in error
-
-
-@pytest.mark.parametrize(("key", "value"), [("heads", 1), ("activation", "gelu")])
-def test_so_is_one_whose_weights_have_the_same_shapes(
-    key: str, value: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run(tmp_path, training={"max_steps": STEP})
-    error = refusal(capfd, tmp_path, model={key: value})
-    assert re.search(rf"is of a model whose \w*{key} is \w+; that of this experiment is {value}", error)
-
-
-@pytest.mark.parametrize(("key", "was", "now"), [("size", 160, 150), ("target_language", "pt", "pt-BR")])
-def test_another_vocabulary_is_refused(
-    key: str, was: object, now: object, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    run(tmp_path, training={"max_steps": STEP})
-    error = refusal(capfd, tmp_path, vocabulary={key: now})
-    assert f"run/vocabulary was made with vocabulary.{key} = {was}; it is {now} now. Choose another output" in error
-
-
-def test_a_vocabulary_that_no_checkpoint_needs_is_made_anew(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert "positions; lower it" in refusal(capfd, tmp_path, data={"max_tokens": 65})
-    assert load_vocabulary(tmp_path / "run" / "vocabulary" / "vocab.json")
-    run(tmp_path, training={"max_steps": STEP}, vocabulary={"size": 150, "target_language": "de"})
-    assert load_checkpoint(tmp_path / "run" / "model").target_languages == ("de",)
-
-
-def test_weights_of_a_run_whose_checkpoints_are_gone_are_no_candidate(tmp_path: Path) -> None:
-    folder = run(tmp_path, training={"max_steps": 2 * STEP})
-    best = Outputs(folder).best
-    before = best.read_bytes()
-    shutil.rmtree(folder / "checkpoints")
-    shutil.rmtree(folder / "model")
-    run(tmp_path, training={"max_steps": STEP})
-    assert before and not best.exists()
-
-
-def test_a_folder_that_no_run_wrote_is_not_replaced(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    mine = tmp_path / "run" / "model" / "mine.py"
-    mine.parent.mkdir(parents=True)
-    mine.write_text("precious", encoding="utf-8")
-    error = refusal(capfd, tmp_path, training={"max_steps": STEP})
-    assert "run/model is there, and " in error and "choose another output folder, or move it away" in error
-    assert mine.read_text(encoding="utf-8") == "precious" and os.listdir(tmp_path / "run") == ["model"]
-
-
-def test_two_runs_do_not_write_to_one_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    folder = tmp_path / "run"
-    with Outputs(folder).claimed(Processes(torch.device("cpu"))):
-        assert "another run writes to" in refusal(capfd, tmp_path, training={"max_steps": STEP})
-    run(tmp_path, training={"max_steps": STEP})
-
-
-@pytest.mark.parametrize(("number", "stops"), [(errno.ENOSYS, False), (errno.ENOLCK, False), (errno.EIO, True)])
-def test_a_file_system_without_locks_is_trained_on(
-    number: int, stops: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def flock(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    monkeypatch.setattr(fcntl, "flock", flock)
-    told = pytest.raises(OSError, match=os.strerror(number)) if stops else nullcontext()
-    with told, Outputs(tmp_path).claimed(Processes(torch.device("cpu"))):
-        pass
-
-
 def test_heads_of_any_size_are_translated_with(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     training, validation = {"max_steps": STEP}, {"every_steps": STEP, "sentences": 2}
     run(tmp_path, model={"width": 12}, training=training, validation=validation)
     assert "BLEU" in capfd.readouterr().err
 
 
-def test_other_text_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    run(tmp_path, training={"max_steps": STEP})
-    for side in ("en", "pt"):
-        with (tmp_path / "text" / f"train.{side}").open("a", encoding="utf-8") as file:
-            file.write("one\n")
-    error = refusal(capfd, tmp_path)
-    assert "the checkpoint is of a run on other text, or with another vocabulary: put data back as it was" in error
-
-
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
 def test_a_gpu_that_is_not_there_is_missed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     error = refusal(capfd, tmp_path, training={"device": "cuda"})
     assert "process 0 of this machine finds 0 CUDA devices" in error
-
-
-def test_a_damaged_checkpoint_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (file,) = Outputs(run(tmp_path, training={"max_steps": STEP})).all_checkpoints()
-    file.write_bytes(file.read_bytes()[:1000])
-    error = refusal(capfd, tmp_path)
-    assert "step-00000002.pt cannot be read" in error
-    assert "Delete it to go on from an earlier one" in error
 
 
 def test_it_stops_when_it_gets_no_better(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -387,6 +296,18 @@ def test_a_bad_experiment_is_refused(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert message in refusal(capfd, tmp_path, **sections)
+
+
+def test_validation_text_that_fits_no_batch_is_refused_at_the_start(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_config(tmp_path)
+    for side in ("en", "pt"):
+        (tmp_path / "text" / f"valid.{side}").write_text("one " * 150, encoding="utf-8")
+    room: dict[str, dict[str, object]] = {"data": {"max_tokens": 400}, "model": {"max_positions": 400}}
+    error = refusal(capfd, tmp_path, batches={"tokens": 100}, **room)
+    assert "batches.tokens is 100, but a sentence has " in error
+    assert not (tmp_path / "run" / "checkpoints").exists()
 
 
 def test_a_file_that_is_no_experiment_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,6 @@
 """The training of an encoder, from its text to the model that it publishes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ from models.config import ModelConfig
 from models.package.manifest import first_fault
 from training import command
 from training.config import read_experiment
-from training.data.batches import in_order, make_batch
+from training.data.batches import Rows, in_order, make_batch
 from training.data.text import Corpus, read_lines
 from training.encoders import text
 from training.encoders.config import EncoderExperiment, EncoderShape
@@ -98,7 +98,7 @@ def train(experiment: EncoderExperiment, processes: Processes, console: Console)
     else:
         objective = Labels(model, experiment.training.label_smoothing)
     objective.to(processes.device)
-    score = partial(scored, objective, texts.held_out, experiment.batches.tokens)
+    score = partial(scored, objective, texts.held_out, list(in_order(texts.held_out, experiment.batches.tokens)))
     trainer = Trainer(experiment, objective, model, texts.training, score, processes)
     tell_size(console, texts.training, texts.held_out, model, trainer.progress.step)
     steps(trainer, console)
@@ -223,11 +223,11 @@ def new_config(shape: EncoderShape, vocabulary: Vocabulary) -> ModelConfig:
 
 
 @torch.no_grad()
-def scored(objective: Pretraining | Labels, corpus: Corpus, tokens: int) -> Score:
+def scored(objective: Pretraining | Labels, corpus: Corpus, batches: Iterable[Rows]) -> Score:
     """The loss over held-out text, and of labels how many are right."""
     model, total, right, counted = objective.model, 0.0, 0, 0
     objective.eval()
-    for rows in in_order(corpus, tokens):
+    for rows in batches:
         batch = make_batch(corpus, rows, model.config).to(model.source_embedding.device)
         total += float(objective(batch)[1])
         if isinstance(objective, Labels):
