@@ -504,21 +504,25 @@ void expect_named(const BestTokens& b, const float* x, int64_t token, double log
   if (found[0] != -INFINITY) failures++, printf("token -1 has a logit WRONG\n");
 }
 
-// The output layer's tokens, best first, and their log-probabilities.
-void expect_best_tokens(const char* name, const BestTokens& b, const std::vector<float>& x, int k, Scratch& scratch) {
+// The output layer's tokens, best first, and their log-probabilities: of all, or of one in so many.
+void expect_best_tokens(const char* name, const BestTokens& b, const std::vector<float>& x, int k, Scratch& scratch,
+                        int one_in = 1) {
   Difference difference{name, 1e-3};
   const int count = (int)b.table.count, width = b.table.width, rows = (int)x.size() / width;
   const int8_t* weight = (const int8_t*)b.table.rows;
   std::vector<float> log_probs(rows * k), normalisers(rows);
   std::vector<int64_t> ids(rows * k);
-  const Counts counts =
-      best_tokens(b, x.data(), rows, k, nullptr, 0, ids.data(), log_probs.data(), normalisers.data(), scratch);
+  std::vector<int32_t> allowed(rows * count, -1);
+  for (int i = 0; i < rows * count; i++)
+    if (i % count * one_in < count) allowed[i] = i % count * one_in;
+  const Counts counts = best_tokens(b, x.data(), rows, k, one_in > 1 ? allowed.data() : nullptr, count, ids.data(),
+                                    log_probs.data(), normalisers.data(), scratch);
   for (int r = 0; r < rows; r++) {
     std::vector<double> logits(count);
     double total = 0;
     for (int n = 0; n < count; n++) {
       for (int i = 0; i < width; i++) logits[n] += (double)x[(size_t)r * width + i] * weight[(size_t)n * width + i];
-      logits[n] = logits[n] * b.table.scales[n] + b.look.bias[n];
+      logits[n] = n % one_in ? -1e30 : logits[n] * b.table.scales[n] + b.look.bias[n];
       total += std::exp(logits[n]);
     }
     for (int i = 0; i < k; i++) {
@@ -548,6 +552,7 @@ void check_best_tokens(Scratch& scratch) {
   Memory<int32_t> start(all);
   Memory<float> scales(all), bias(all), norms(all), rest(all), slack(all), bounds(3 * panels);
   pack(weight.data(), count, width, width, packed.get());
+  BestTokens b{};
   for (int n = 0; n < all; n++) {
     int32_t total = 0;
     double squares = 0;
@@ -563,8 +568,8 @@ void check_best_tokens(Scratch& scratch) {
     slack[n] = 1e-5f;
     float* of_panel = bounds.get() + 3 * (n / columns);
     of_panel[0] = std::fmax(of_panel[0], norms[n]), of_panel[1] = rest[n], of_panel[2] = slack[n];
+    b.bounds[0] = std::fmax(b.bounds[0], norms[n]), b.bounds[1] = rest[n], b.bounds[2] = slack[n];
   }
-  BestTokens b{};
   b.look = {count, width, width, panels, packed.get(), start.get(), scales.get(), bias.get()};
   b.quantization = {0.f, 128, 8};
   b.table = {Number::int8, weight.data(), scales.get(), count, width};
@@ -577,6 +582,8 @@ void check_best_tokens(Scratch& scratch) {
   std::vector<float> x((size_t)rows * width);
   for (float& v : x) v = random.real();
   expect_best_tokens("best_tokens", b, x, k, scratch);
+  b.row_major = weight.data();
+  expect_best_tokens("best_tokens of some", b, x, k, scratch, 3);
   // A coarse look that leaves nothing out: each number of a row is one of its query.
   std::vector<float> query((size_t)width * width), none(width);
   for (int i = 0; i < width; i++) query[(size_t)i * width + i] = 1.f;

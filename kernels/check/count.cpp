@@ -76,7 +76,7 @@ void count_best_tokens(int rows, Random& random, Scratch& scratch) {
   for (int i = 0; i <= weight.packed.panels; i++) bounds.insert(bounds.end(), {1.2f, 0.f, 0.f});
   const Table table{Number::int8, weight.rows.data(), weight.scales.data(), vocabulary, width};
   const BestTokens best{weight.packed, {0.f, 128, 8}, table,         weight.rows.data(), norms.data(), none.data(),
-                        none.data(),   bounds.data(), mean.data(), mean.data(),        true};
+                        none.data(),   bounds.data(), {1.2f}, mean.data(), mean.data(),        true};
   const std::vector<float> x = reals((size_t)rows * width, random);
   std::vector<int64_t> ids(rows);
   std::vector<float> log_probs(rows);

@@ -93,8 +93,8 @@ __attribute__((noinline)) static void consider(RowSearch& row, int k, Floats loo
   }
   float x[16];
   store(x, looks);
-  for (int i = 0; i < 16 && !row.whole; i++) {
-    if (!(x[i] >= least)) continue;
+  for (uint32_t left = bits(looks >= all(least)); left && !row.whole; left &= left - 1) {
+    const int i = __builtin_ctz(left);
     const Found f{x[i], off_of(i), id_of(i)};
     if (!is_wanted(row, k, f)) continue;
     note_lower(row, k, f.look - f.off);
@@ -145,27 +145,46 @@ struct LookAtPanels {
   }
 };
 
+constexpr int ahead = 24;  // tokens: the processor cannot foresee where those that have names lie
+
+// What the look at a token reads.
+INLINE void prefetch_look(const BestTokens& b, int32_t id) {
+  const int8_t* weight = b.row_major + (size_t)id * b.table.width;
+  for (int at = 0; at < b.table.width; at += 64) __builtin_prefetch(weight + at);
+  __builtin_prefetch(b.look.scales + id);
+  __builtin_prefetch(b.look.bias + id);
+}
+
 // Tokens by name, 16 at a time. q: the row in 8 bits.
 static void look_at_allowed(const BestTokens& b, int k, RowSearch& row, const uint8_t* q, float row_scale,
                             const int32_t* allowed, int places, int16_t* centred) {
   const int width = b.table.width;
   for (int i = 0; i < width; i++) centred[i] = (int16_t)(q[i] - b.quantization.zero_point);
-  for (int first = 0; first < places; first += 16) {
-    alignas(64) float looks[16];
-    int n = 0;
-    for (; n < 16 && first + n < places && allowed[first + n] >= 0; n++) {
-      const int32_t id = allowed[first + n];
-      const int8_t* weight = b.row_major + (size_t)id * width;
+  int count = 0;
+  while (count < places && allowed[count] >= 0) count++;
+  for (int i = 0; i < ahead && i < count; i++) prefetch_look(b, allowed[i]);
+  const float most_off = off(row, b.bounds, b.bounds + 1, b.bounds + 2, 0);
+  for (int first = 0; first < count; first += 16) {
+    const int32_t* ids = allowed + first;
+    alignas(64) int32_t sums[16] = {};
+    alignas(64) float scales[16] = {}, bias[16];
+    for (int i = 0; i < 16; i++) bias[i] = -__builtin_inff();
+    for (int i = 0; i < 16 && first + i < count; i++) {
+      if (first + i + ahead < count) prefetch_look(b, ids[i + ahead]);
+      const int8_t* weight = b.row_major + (size_t)ids[i] * width;
       int32_t total = 0;
-      for (int i = 0; i < width; i++) total += centred[i] * weight[i];
-      looks[n] = (float)total * (b.look.scales[id] * row_scale) + b.look.bias[id];
+      for (int j = 0; j < width; j++) total += centred[j] * weight[j];
+      sums[i] = total;
+      scales[i] = b.look.scales[ids[i]];
+      bias[i] = b.look.bias[ids[i]];
     }
-    for (int i = n; i < 16; i++) looks[i] = -__builtin_inff();
-    consider(
-        row, k, load(looks), lowest, [&](int i) { return allowed[first + i]; },
-        [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, allowed[first + i]); });
-    row.total = row.total + exponential(load(looks) - all(row.most));
-    if (n < 16) return;
+    const Floats looks = converted(load(sums)) * (load(scales) * all(row_scale)) + load(bias);
+    const float least = threshold(row, k, most_off);
+    if (any(looks >= all(least)))
+      consider(
+          row, k, looks, least, [&](int i) { return ids[i]; },
+          [&](int i) { return off(row, b.weight_norms, b.rest_norms, b.bias_slack, ids[i]); });
+    row.total = row.total + exponential(looks - all(row.most));
   }
 }
 

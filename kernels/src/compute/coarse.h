@@ -105,13 +105,15 @@ struct LookCoarsely {
       row.most = best;
     }
     const Floats deepest = all(row.most - seen_depth);
+    float least = least_kept(row, c.margin, kept);
     for (int p = 0; p < parts; p++) {
       if (any(looks[p] >= deepest)) row.total = row.total + exponential(looks[p] - all(row.most));
-      float least = least_kept(row, c.margin, kept);
-      if (!any(looks[p] >= all(least))) continue;
+      uint32_t left = bits(looks[p] >= all(least));
+      if (!left) continue;
       float x[16];
       store(x, looks[p]);
-      for (int i = 0; i < 16; i++) {
+      for (; left; left &= left - 1) {
+        const int i = __builtin_ctz(left);
         if (!(x[i] >= least)) continue;
         note_best(row, x[i], kept);
         row.seen[row.count++] = {x[i], at + 16 * p + i};
@@ -119,8 +121,8 @@ struct LookCoarsely {
         least = least_kept(row, c.margin, kept);
       }
     }
-    const float wanted = least_kept(row, c.margin, kept), summed = row.most - seen_depth;
-    row.least = wanted < summed ? wanted : summed;
+    const float summed = row.most - seen_depth;
+    row.least = least < summed ? least : summed;
   }
 };
 

@@ -91,6 +91,7 @@ struct BestTokens {
   const float* rest_norms;    // |weight - scale * quantized weight|
   const float* bias_slack;    // what adding it may round off
   const float* panel_bounds;  // [panels][3]: the largest of each in a panel
+  float bounds[3];            // of all
   const float* mean_weight;   // [width], of the tokens that can be
   const float* mean_look;     // [width], of scale * quantized weight
   bool exact;

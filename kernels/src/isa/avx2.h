@@ -107,7 +107,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
     for (int v = 0; v < vectors; v++) _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]);
 }
 
-INLINE bool any(Lanes<int32_t, native> mask) { return !_mm256_testz_si256((__m256i)mask.v, (__m256i)mask.v); }
+INLINE uint32_t bits(Lanes<int32_t, native> mask) { return _mm256_movemask_ps((__m256)mask.v); }
 INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
   out.v = (NativeInts)_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i*)p));
 }

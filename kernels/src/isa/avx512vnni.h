@@ -56,8 +56,8 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   });
 }
 
-INLINE bool any(Lanes<int32_t, native> mask) {
-  return _mm512_movepi32_mask(__builtin_bit_cast(__m512i, mask.v)) != 0;
+INLINE uint32_t bits(Lanes<int32_t, native> mask) {
+  return _mm512_movepi32_mask(__builtin_bit_cast(__m512i, mask.v));
 }
 INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
   out.v = __builtin_bit_cast(NativeInts, _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)));

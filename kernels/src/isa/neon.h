@@ -65,7 +65,10 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   });
 }
 
-INLINE bool any(Lanes<int32_t, native> mask) { return vmaxvq_u32((uint32x4_t)mask.v) != 0; }
+INLINE uint32_t bits(Lanes<int32_t, native> mask) {
+  const uint32_t each[4] = {1, 2, 4, 8};
+  return vaddvq_u32(vandq_u32((uint32x4_t)mask.v, vld1q_u32(each)));
+}
 INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {
   int32_t four;
   memcpy(&four, p, 4);

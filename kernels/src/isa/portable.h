@@ -16,7 +16,7 @@
 //                    and every weight in -127..127. WIDE: sum over k of x[r][k] * weight[k][c] of s16, x
 //                    within -32767..32767, where all sums of some of these products fit 32 bits; `start` is zeros,
 //                    and rows are not prepared.
-//   any              Whether any lane of a mask is set; lanes have all bits or none.
+//   bits             Of a mask, whose lanes have all bits or none: a bit for each lane, the first lane's is the lowest.
 //   load_halves, store_halves: a register of floats from and to fp16 in memory.
 //   widen, narrow    A register of i32 from s8 in memory, and to u8 or s16 that can hold them. GCC 12 makes no
 //                    instruction of a loop or of a conversion: it moves numbers one by one, through memory.
@@ -63,8 +63,10 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
         for (int i = 0; i < group; i++) sums[r * columns + c] += x[r * stride + k + i] * panel[c * group + i];
 }
 
-INLINE bool any(Lanes<int32_t, native> mask) {
-  return (mask.v[0] | mask.v[1] | mask.v[2] | mask.v[3]) != 0;
+INLINE uint32_t bits(Lanes<int32_t, native> mask) {
+  uint32_t out = 0;
+  for (int i = 0; i < native; i++) out |= (uint32_t)(mask.v[i] & 1) << i;
+  return out;
 }
 
 INLINE void widen(const int8_t* p, Lanes<int32_t, native>& out) {

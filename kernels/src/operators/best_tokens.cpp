@@ -51,6 +51,7 @@ class Screen {
     best.rest_norms = rest_norms_.get();
     best.bias_slack = bias_slack_.get();
     best.panel_bounds = panel_bounds_.get();
+    std::copy_n(bounds_, 3, best.bounds);
     best.mean_weight = means_.get();
     best.mean_look = means_.get() + table_.width;
   }
@@ -100,16 +101,18 @@ class Screen {
   }
 
   void note_bounds(int64_t v, int columns) {
-    float* bounds = panel_bounds_.get() + v / columns * 3;
-    bounds[0] = std::max(bounds[0], weight_norms_[v]);
-    bounds[1] = std::max(bounds[1], rest_norms_[v]);
-    bounds[2] = std::max(bounds[2], bias_slack_[v]);
+    for (float* bounds : {panel_bounds_.get() + v / columns * 3, bounds_}) {
+      bounds[0] = std::max(bounds[0], weight_norms_[v]);
+      bounds[1] = std::max(bounds[1], rest_norms_[v]);
+      bounds[2] = std::max(bounds[2], bias_slack_[v]);
+    }
   }
 
   Table table_;
   int panels_;
   Memory<int8_t> bytes_;
   Memory<float> scales_, weight_norms_, rest_norms_, bias_slack_, panel_bounds_, means_;
+  float bounds_[3] = {};
   std::vector<double> sums_;
 };
 
@@ -162,11 +165,17 @@ struct BestTokensOperator {
  private:
   void expect_allowed(const Tensor& allowed, int64_t rows) const {
     expect_shape("allowed", allowed, {rows, -1});
-    for (int64_t i = 0; i < allowed.count(); i++) {
-      const int32_t id = allowed.data<int32_t>()[i];
-      if (id < -1 || id >= best_.table.count)
-        refuse("row ", i / allowed.size(1), ": allowed token ", id, " of ", best_.table.count);
+    const int32_t* ids = allowed.data<int32_t>();
+    const int64_t count = allowed.count();
+    int32_t least = 0, most = 0;
+    for (int64_t i = 0; i < count; i++) {
+      least = std::min(least, ids[i]);
+      most = std::max(most, ids[i]);
     }
+    if (least >= -1 && most < best_.table.count) return;
+    const int64_t wrong =
+        std::find_if(ids, ids + count, [&](int32_t id) { return id < -1 || id >= best_.table.count; }) - ids;
+    refuse("row ", wrong / allowed.size(1), ": allowed token ", ids[wrong], " of ", best_.table.count);
   }
 
   BestTokens best_{};
