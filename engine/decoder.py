@@ -150,8 +150,8 @@ class Cache(Protocol[S_contra]):
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes it copied.
 
         Leaving, widening to a beam and reordering beams are all this. Only rows that moved are copied, in place, so
-        a row that is overwritten must not be read: where parents[i] != i, i is not in parents. On a device that moves
-        no rows they may be any.
+        a row that is overwritten must not be read: where parents[i] != i, i is not in parents. Where rows have slots
+        they may be any.
         """
         ...
 

@@ -6,6 +6,7 @@ MARKS is the library of marks.c. Only what lies between two marks is counted, so
 import argparse
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -35,7 +36,7 @@ MOST_CANDIDATES = 8
 class Still:
     """A decoder that computes nothing and says the same at every step: what is left of a step is the engine's."""
 
-    device = CPU
+    device = replace(CPU, has_slots=True)  # as the native one
     row_tokens = 1024
     gives_logits = False
 

@@ -184,13 +184,8 @@ class SearchedRows(Generic[S]):
         if len(self.running) > len(self._in_beams):
             kept = [row for row, one in enumerate(self._owners) if one.number is None and one not in leaving]
         others, beams = np.array(kept, np.intp), self._beams.parents
-        parents = np.concatenate((others, beams))
-        if self._moves:
-            rows = place(parents)
-        else:
-            rows = np.arange(len(parents))
-            if kept:
-                rows[: len(others)] = place(others)
+        parents = np.concatenate((others, beams)) if kept else beams
+        rows = self._placed(parents, len(kept))
         of_beams = rows[len(others) :]
         self._greedy.take(others, rows[: len(others)], len(rows))
         self._greedy.fed[of_beams] = self._beams.tokens
@@ -211,6 +206,15 @@ class SearchedRows(Generic[S]):
         if leaving:
             self._update_ask()
 
+    def _placed(self, parents: NDArray[np.intp], others: int) -> NDArray[np.intp]:
+        """Which row each takes. parents: those that beams continue come after so many others"""
+        if self._moves:
+            return place(parents)
+        rows = np.arange(len(parents))  # the beams of a search beside each other: they read the same source
+        if others:
+            rows[:others] = place(parents[:others])
+        return rows
+
     def _take(self, parents: NDArray[np.intp], rows: NDArray[np.intp]) -> None:
         """Moves what the cache holds: old row parents[i] continues in rows[i]."""
         moved = int(np.count_nonzero(parents != rows))
@@ -221,9 +225,9 @@ class SearchedRows(Generic[S]):
         sources: list[int] = taken.tolist()
         self._owners = [self._owners[source] for source in sources]
         self._stage.take(sources)
-        moved_bytes = self._cache.take(sources)
-        if moved:
-            self._told.moved(moved, moved_bytes)
+        copied_bytes = self._cache.take(sources)
+        if copied_bytes:
+            self._told.moved(moved if self._moves else len(sources) - len({*sources}), copied_bytes)
 
     def _feed_prefix(self, running: Running) -> None:
         """Its row is fed the next token of its prefix. With the last one its search begins."""

@@ -71,11 +71,8 @@ class Device:
     kernels: str = ""
     """Instructions that our own operators (kernels/README.md) are built of; "device": those for GPUs run. Empty:
     standard operators run."""
-
-    @property
-    def moves_rows(self) -> bool:
-        """What a row has is moved with it. Else rows are told where to look, and may be in any order."""
-        return self.kernels != DEVICE_KERNELS
+    has_slots: bool = False
+    """Rows are told where to look, and may be in any order. Else what a row has is moved with it."""
 
     @property
     def provider(self) -> str:

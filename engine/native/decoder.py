@@ -67,7 +67,7 @@ class NativeDecoder:
     @property
     def device(self) -> Device:
         """What it runs on."""
-        return replace(CPU, kernels=self._library.isa)
+        return replace(CPU, kernels=self._library.isa, has_slots=True)
 
     @property
     def row_tokens(self) -> int:

@@ -2,7 +2,8 @@
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from itertools import takewhile
+from itertools import chain, takewhile
+from math import inf
 from typing import TypeVar
 
 import numpy as np
@@ -47,6 +48,8 @@ class BeamRows:
         """Those it keeps at most: none where the number is free."""
         self._special = np.zeros((0, 1), np.int64)
         """The tokens that a search does not merely append [searches, most of any search]."""
+        self._all_special = frozenset[int]()
+        """Of all searches."""
         self._careful = np.zeros(0, np.bool_)
         """Searches that may be over after any step."""
         self._rows = np.zeros((0, 1), np.intp)
@@ -111,21 +114,28 @@ class BeamRows:
             self._banks.go_on(step)
         self._paths.go_on(step)
         self._costs, rows = step.costs, self._rows[self._all, step.parents]
-        self.parents, self.tokens = rows[self._live], step.tokens[self._live]
+        self.parents, self.tokens = self._of_live(rows), self._of_live(step.tokens)
         return {number: self._results(number, number in broken) for number in over}
 
     def _costs_of_rows(self) -> NDArray[np.float64]:
-        return self._costs[self._live]
+        return self._of_live(self._costs)
+
+    def _of_live(self, of_all: NDArray[T]) -> NDArray[T]:
+        """A copy of [searches, hypotheses] without those that there are none of: as the rows are ordered."""
+        return of_all.flatten() if self._plain else of_all[self._live]
 
     def stay(self, fed: NDArray[np.int64]) -> None:
         """Every hypothesis goes on as it is. fed: what each row of the batch is fed next."""
-        self.parents, self.resized = self._rows[self._live], {}
+        self.parents, self.resized = self._of_live(self._rows), {}
         self.tokens = fed[self.parents]
 
     def place(self, rows: NDArray[np.intp]) -> None:
         """They have gone on, in these rows."""
-        self._rows[:] = 0
-        self._rows[self._live] = rows
+        if self._plain:
+            self._rows = rows.reshape(self._live.shape)
+        else:
+            self._rows[:] = 0
+            self._rows[self._live] = rows
 
     def drop(self, number: int) -> None:
         """A search leaves, whatever it has found."""
@@ -171,7 +181,8 @@ class BeamRows:
         """
         due = self._at_their_limit() if self._paths.steps + 1 >= self._due else []
         counts = self._wanted.copy()
-        counts[list(broken)] = 0
+        if broken:
+            counts[list(broken)] = 0
         mended = self._mend(step, counts, ranking, {*self._to_treat(step), *due} - self._groups.later)
         for wave in self._groups.waves:
             wave.charge(ranking, step, self._wanted)
@@ -206,17 +217,19 @@ class BeamRows:
 
     def _broken(self, found: Found) -> frozenset[int]:
         """Searches of which the model's numbers are not finite."""
-        rows = found.token_ids[:, 0] == NOT_FINITE
-        if not np.count_nonzero(rows):
+        if NOT_FINITE not in found.token_ids[:, 0].tolist():
             return frozenset()
+        rows = found.token_ids[:, 0] == NOT_FINITE
         some = self._groups.firsts(np.flatnonzero((rows[self._rows] & self._live).any(1)).tolist())
         return frozenset(group for number in some for group in self._groups.of(number))
 
     def _to_treat(self, step: Step) -> list[int]:
         """Searches in which something ends, cannot be, or is decided. A few others do not harm."""
+        plain = self._all_special.isdisjoint(step.tokens.ravel().tolist()) and inf not in step.costs[:, -1].tolist()
+        if plain and 1 not in self._careful.tobytes():  # so it is at most steps, and lists are quicker asked
+            return []
         special = (step.tokens[:, :, None] == self._special[:, None, :]).reshape(len(step.costs), -1).any(1)
-        treated = special | self._careful | (step.costs[:, -1] == np.inf)
-        return np.flatnonzero(treated).tolist() if np.count_nonzero(treated) else []
+        return np.flatnonzero(special | self._careful | (step.costs[:, -1] == np.inf)).tolist()
 
     def _advance(self, number: int, ranking: Ranking) -> Sequence[Extension]:
         search, length = self._search(number), self._paths.length(number)
@@ -263,6 +276,7 @@ class BeamRows:
         searches = [search for search in self._searches if search is not None]
         count, width = len(self._searches), max((search.num_beams for search in searches), default=1)
         special = max((len(search.end_ids) + len(search.suppressed) for search in searches), default=1)
+        self._all_special = frozenset(chain(*(search.end_ids | search.suppressed for search in searches)))
         constrained = {number: one for number, one in enumerate(self._searches) if one and one.constrained}
         self._banks.fit(constrained, width)
         self.ask = Ask(max((search.candidates for search in searches), default=1), named=bool(constrained))

@@ -148,8 +148,10 @@ class GreedyRows:
         """Old row parents[i] continues in rows[i]. No other row of the `live` ones is searched here."""
         searches, special = self._searches, self._special[parents]
         self._searches, self._special[:live] = [None] * live, NO_TOKEN
-        self._special[rows] = special
         self.fed = self._tokens[self._step, :live]
+        if not len(parents):
+            return
+        self._special[rows] = special
         for parent, row in zip(parents.tolist(), rows.tolist(), strict=True):
             self._searches[row] = searches[parent]
         moved = np.flatnonzero(parents != rows)

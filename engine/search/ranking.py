@@ -40,7 +40,8 @@ class Ranking:
         searches: their numbers [some, 1]
         """
         best = self._order[searches[:, 0], : self._width]
-        return Step(best // self._columns, self._tokens[searches, best], self._costs[searches, best])
+        flat = best + searches * self._order.shape[1]  # half the time of two indices
+        return Step(best // self._columns, self._tokens.take(flat), self._costs.take(flat))
 
     def charge(self, searches: NDArray[np.intp], tokens: NDArray[np.int64], penalties: NDArray[np.float64]) -> None:
         """Makes tokens dearer for some searches, each as often as it is given.
