@@ -3,7 +3,7 @@
 import random
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import exp, fsum, log
 
 import numpy as np
@@ -12,12 +12,13 @@ from prometheus_client import CollectorRegistry
 
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Ask, Found, TokenIds
+from engine.devices.session import CPU
 from engine.request import Event, Finished, FinishReason, Hypothesis, Tokens, Translate
 from engine.targets import TargetRules
 from models.decoding import Decoding
 from server.telemetry.metrics.model import ModelFamilies, ModelMetrics
 from tests.engine.search.searching import BeamAlone, found
-from tests.fakes import CopyCache, CopyDecoder, CopySource, rules_of
+from tests.fakes import ROW_BYTES, CopyCache, CopyDecoder, CopySource, rules_of
 
 END, START, LANGUAGE, VOCABULARY = 0, 99, 98, 11
 WORKER = 3
@@ -113,10 +114,25 @@ class PrefixCache(RecordingCache):
         return Found(np.array(ids), np.array(log_probs, np.float32))
 
 
+class SlotCache(PrefixCache):
+    """Its rows have slots: they may be in any order, and only what has a second child is copied."""
+
+    def take(self, parents: Sequence[int]) -> int:
+        assert len(parents) <= MAX_ROWS
+        copied = len(parents) - len({*parents})
+        self.moved += copied
+        self.fed = [self.fed[parent] for parent in parents]
+        self.rows = [self.rows[parent] for parent in parents]
+        return ROW_BYTES * copied
+
+
 @dataclass
 class RecordingDecoder(CopyDecoder):
     kind: type[RecordingCache] = RecordingCache
     caches: list[RecordingCache] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.device = replace(CPU, has_slots=issubclass(self.kind, SlotCache))
 
     def open_cache(self, rows: int) -> RecordingCache:
         self.caches.append(self.kind(self, rows))

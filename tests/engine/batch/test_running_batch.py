@@ -16,6 +16,7 @@ from tests.engine.batch.engine_batch import (
     WORKER,
     Batch,
     PrefixCache,
+    SlotCache,
     Visit,
     decode_alone,
     make_visit,
@@ -80,13 +81,24 @@ def test_every_request_copies_its_source(schedule: list[Visit]) -> None:
             assert visit.answer.timings.steps == length
 
 
-@given(mixed_schedules)
+@pytest.mark.parametrize("kind", [PrefixCache, SlotCache])
+@given(schedule=mixed_schedules)
 @settings(max_examples=200)
-def test_every_request_is_answered_as_if_it_were_alone(schedule: list[Visit]) -> None:
-    batch = Batch(PrefixCache)
+def test_every_request_is_answered_as_if_it_were_alone(kind: type[PrefixCache], schedule: list[Visit]) -> None:
+    batch = Batch(kind)
     batch.serve(schedule)
     for visit in split(schedule)[0]:
         assert (visit.answer.hypotheses, visit.answer.timings.steps) == decode_alone(visit.request)
+
+
+def test_beams_whose_rows_have_slots_lie_beside_each_other() -> None:
+    """Those of a search read the same source."""
+    batch = Batch(kind=SlotCache)
+    sources = [(*range(1, last), END) for last in (9, 8)]
+    batch.engine.admit([make_visit(source, num_beams=4).request for source in sources])
+    for _ in range(4):
+        batch.step()
+    assert [source.source_ids for source, _ in batch.cache.rows] == [source for source in sources for _ in range(4)]
 
 
 @given(schedules)
@@ -107,9 +119,10 @@ def test_beams_stream_what_they_agree_on() -> None:
     assert all(stream.streamed for stream in streams)
 
 
-@given(schedules)
-def test_counts_add_up(schedule: list[Visit]) -> None:
-    batch = Batch(kind=PrefixCache)
+@pytest.mark.parametrize("kind", [PrefixCache, SlotCache])
+@given(schedule=schedules)
+def test_counts_add_up(kind: type[PrefixCache], schedule: list[Visit]) -> None:
+    batch = Batch(kind)
     batch.serve(schedule)
     answered, cancelled = split(schedule)
     best = [visit.answer.hypotheses[0] for visit in answered]
