@@ -61,7 +61,7 @@ def test_what_is_empty_is_not_the_current_folder(name: str, monkeypatch: pytest.
 
 def test_lists_may_have_spaces_and_nothing_empty() -> None:
     assert load_settings(["--package", "a, b"]).package == (Path("a"), Path("b"))
-    with pytest.raises(ConfigError, match="^--package is .*: a value is empty; leave it out"):
+    with pytest.raises(ConfigError, match=r"^--package is .*: a value is empty; leave it out"):
         load_settings(["--package", "a,"])
 
 
