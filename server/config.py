@@ -286,6 +286,8 @@ class _File(InitSettingsSource):
         values = _read_toml(Path(file))
         if "config" in values:
             raise ConfigError(f"{file}: config: a configuration file cannot name another one")
+        for name in values.keys() - Settings.model_fields.keys():
+            raise ConfigError(f"{file}: {name} is no setting{_suggest(name, Settings.model_fields)}")
         return values
 
 
