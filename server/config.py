@@ -286,8 +286,9 @@ class _File(InitSettingsSource):
         values = _read_toml(Path(file))
         if "config" in values:
             raise ConfigError(f"{file}: config: a configuration file cannot name another one")
-        for name in values.keys() - Settings.model_fields.keys():
-            raise ConfigError(f"{file}: {name} is no setting{_suggest(name, Settings.model_fields)}")
+        for name in values:
+            if name not in Settings.model_fields:
+                raise ConfigError(f"{file}: {name} is no setting{_suggest(name, Settings.model_fields)}")
         return values
 
 

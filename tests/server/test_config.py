@@ -137,7 +137,7 @@ def test_the_clients_variable_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_unknown_key_of_the_file_is_refused_with_the_likely_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="server.toml: worker is no setting; did you mean workers"):
+    with pytest.raises(ConfigError, match=r"server\.toml: worker is no setting; did you mean workers"):
         load_settings(["--config", write(tmp_path, "worker = 1")])
 
 
