@@ -108,7 +108,8 @@ class Translator:
         reading, decoding = await self._read(contents, route, options, prompt)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
         asked = each(ask, partial(check_attention, decoding, model=self.model))
-        with await self._open(self._named(contents), asked, decoding, reading, goes_on=goes_on) as waiting:
+        named = self._named(contents, f" in {reading.source_language}" if goes_on else "")
+        with await self._open(named, asked, decoding, reading, goes_on=goes_on) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
             if decoding.retry_on_guard:

@@ -119,6 +119,17 @@ def test_guards_of_both_ways_are_told() -> None:
         assert by_way.guards == first.guards
 
 
+def test_what_is_too_long_between_both_is_not_taken_for_the_content() -> None:
+    flags = "--package", ZOO / "pt-en", "--pivot", "--max-source-tokens", 8
+    with server_process(ZOO / "en-pt-int8", *flags) as server, Client(server.target) as client:
+        first = client.translate("Please help yourself.", source_language="en", target_language="pt")
+        assert first.source_tokens <= 8 < first.tokens
+        told = rf"contents\[0\] in pt has {first.tokens} tokens; the model takes 8"
+        with pytest.raises(InvalidArgument, match=told) as caught:
+            client.translate("Please help yourself.", **BACK)
+        assert [violation.field for violation in caught.value.violations] == ["contents[0]"]
+
+
 def test_what_the_second_model_refuses_and_what_a_caller_owes_is_told_before_the_first_works() -> None:
     flags = "--package", ZOO / "pt-en", "--pivot", "--quota-texts-per-s", 10
     with server_process(ZOO / "en-pt-int8", *flags) as server, Client(server.target) as client:
