@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     CliApp,
@@ -203,11 +204,21 @@ class Settings(BaseSettings):
     trace_sample_ratio: float = Field(default=1.0, ge=0, le=1)
     """Share of the calls that come without a trace of their own to send traces of. Others are as their caller says."""
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _not_empty(cls, value: object) -> object:
+        """An empty path would be the current folder."""
+        if "" in (value if isinstance(value, list | tuple) else [value]):
+            raise PydanticCustomError("empty", "a value is empty; leave it out")
+        return value
+
     @field_validator("package", "http_hosts", "http_cors", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
         """Flags and variables come as one text."""
-        return value.split(",") if isinstance(value, str) else (value,) if isinstance(value, Path) else value
+        if isinstance(value, str):
+            return [one.strip() for one in value.split(",")]
+        return (value,) if isinstance(value, Path) else value
 
     @field_validator("host")
     @classmethod
@@ -270,11 +281,14 @@ class _File(InitSettingsSource):
 
     def __call__(self) -> dict[str, Any]:
         file = self.current_state.get("config")
-        if file is None:
+        if not file:  # an empty one is refused with the others
             return {}
         values = _read_toml(Path(file))
         if "config" in values:
             raise ConfigError(f"{file}: config: a configuration file cannot name another one")
+        for name in values:
+            if name not in Settings.model_fields:
+                raise ConfigError(f"{file}: {name} is no setting{_suggest(name, Settings.model_fields)}")
         return values
 
 

@@ -84,15 +84,17 @@ class Admission:
         """Whether it was not closed."""
         return self._refusal is None
 
-    def permit(self, work: Work, deadline: float | None = None) -> "Permit":
+    def permit(self, work: Work, deadline: float | None = None, goes_on: bool = False) -> "Permit":
         """Keeps room in the queue for a call, from now on and while it is made ready, until the permit is left.
 
         Raises QuotaExceeded, Overloaded, WouldBeLate, or what `close` was given. deadline: by time.perf_counter
+        goes_on: the call was let in before, with texts that became these. Its caller's quota is not asked again, where
+        it would be refused for ever for what it owes itself; these are owed, too
         """
         if self._refusal is not None:
             raise self._refusal()
         cost = self._engine.cost_of(work)
-        if self._quotas is not None:
+        if self._quotas is not None and not goes_on:
             self._quotas.check(work.caller, work.contents, cost)
         queued = self._engine.waiting + self._reserved.total()
         if not queued:  # the pace so far was the callers', not the server's

@@ -31,9 +31,8 @@ from server.catalog.served_model import ServedModel
 from server.errors import CandidateRefused
 from server.telemetry.calls import checked_labels, current_call
 from server.telemetry.guards import GuardFlag
-from server.text.documents.document import Languages
 from server.translation.answer import Leg, TextDelta, TranslatedSentence, Translation
-from server.translation.options import Route, check_route
+from server.translation.options import Route
 from server.translation.pivot import translate_by_way
 from server.translation.scoring import Candidates, ScoredContent, TargetScore
 from server.translation.sharing.waiting import Reuse
@@ -125,10 +124,8 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         way, options, document_format = self._way(request), options_of(request.decoding), format_of(request)
         check_options(options)
         check_count(options)
-        terms, model = glossary_of(request), way.last.model
-        known = check_route(way.route, model, texts_name_target=True)
-        languages = Languages(known.source_language, known.target_language)
-        task = Task(document_format, request.document, languages, way.texts(patient), terms, options, model.name)
+        terms, name = glossary_of(request), way.last.model.name
+        task = Task(document_format, request.document, way.languages(), way.texts(patient), terms, options, name)
         async with aclosing(self._documents.translate(task)) as events:
             async for event in events:
                 yield event

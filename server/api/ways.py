@@ -4,9 +4,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from models.decoding import Options
+from server.text.documents.document import Languages
 from server.text.texts import Ask, Texts
 from server.translation.answer import Translation
-from server.translation.options import Route
+from server.translation.options import Route, source_of, target_of
 from server.translation.translator import Translator
 
 Translate = Callable[[Sequence[str], Route, Options, bool, str | None], Awaitable[list[Translation]]]
@@ -29,6 +30,11 @@ class Way:
     async def ask(self, contents: Sequence[str], options: Options) -> list[Translation]:
         """Translates sentences. Raises ServerError."""
         return await self.translate(contents, self.route, options, self.no_cache, self.prompt)
+
+    def languages(self) -> Languages:
+        """Of a document, as the models call them. Raises LanguageNotSupported."""
+        source = source_of(self.route, self.first.model)
+        return Languages(source, target_of(self.route, self.last.model, texts_name_target=True))
 
     def texts(self, patience: Callable[[Ask], Ask] = lambda ask: ask) -> Texts:
         """What translates whole texts. Raises ServerError.

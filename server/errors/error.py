@@ -38,11 +38,14 @@ class ServerError(Exception):
         field: str | None = None,
         retry_after_s: float | None = None,
     ) -> None:
-        """`metadata`: the changing parts of the message. `field`: the one of the request that is wrong."""
+        """`metadata`: the changing parts of the message.
+
+        field: the one of the request that is wrong. What comes behind a space is for people
+        """
         super().__init__(message)
         self.message = message
         self.metadata = {key: shorten(str(value)) for key, value in (metadata or {}).items()}
-        self.field = field
+        self.field = None if field is None else field.partition(" ")[0]
         self.retry_after_s = retry_after_s
 
 

@@ -94,7 +94,9 @@ class EngineStopped(Unavailable):
     reason = "ENGINE_STOPPED"
 
     def __init__(self) -> None:
-        super().__init__("the server's engine has failed and takes no more requests; use another server")
+        super().__init__(
+            "the engine has failed too often and takes no more requests; start it anew, or use another server"
+        )
 
 
 class EngineFailed(ServerError):

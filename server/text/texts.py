@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate, repeat
 from math import fsum
@@ -19,7 +19,7 @@ from server.text.placed import Word, marked_up
 from server.text.plain import read_plain
 from server.text.protected import Glossary, Term
 from server.text.sentences import Range
-from server.translation.answer import TranslatedSentence, Translation
+from server.translation.answer import Leg, TranslatedSentence, Translation
 from server.translation.options import Route, check_route
 from server.translation.sharing.waiting import Reuse
 from server.translation.targets import TargetText
@@ -28,6 +28,7 @@ MOST_HTML = 256 * 1024
 """Characters of a text in HTML. Python's parser takes time that grows with the square of some malformed texts."""
 INLINE_CHARACTERS = 4096
 """Longer texts are taken apart on another thread: the event loop would stand still for milliseconds."""
+NO_TIME = Timings(0.0, 0.0, 0.0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +137,9 @@ def _put_together(parts: Parts, answers: Answers, html: bool) -> Translation:
     return Translation(
         hypotheses,
         sum(one.source_tokens for one in asked),
-        sum((one.timings for one in asked), Timings(0.0, 0.0, 0.0, 0)),
+        sum((one.timings for one in asked), NO_TIME),
         asked[0].reuse if len({one.reuse for one in asked}) == 1 else Reuse.NONE,
+        legs=tuple(map(_leg, zip(*(one.legs for one in asked), strict=True))),
         seed=asked[0].seed if len({one.seed for one in asked}) == 1 else None,
         guards=tuple(dict.fromkeys(guard for one in asked for guard in one.guards)),
         retried=any(one.retried for one in asked),
@@ -146,6 +148,12 @@ def _put_together(parts: Parts, answers: Answers, html: bool) -> Translation:
             for one, span in zip(asked, spans, strict=False)
         ),
     )
+
+
+def _leg(of_sentences: Sequence[Leg]) -> Leg:
+    """Of a whole text, that of all its sentences."""
+    timings = sum((one.timings for one in of_sentences), NO_TIME)
+    return replace(of_sentences[0], source_tokens=sum(one.source_tokens for one in of_sentences), timings=timings)
 
 
 def _hypothesis(text: str, asked: Sequence[Translation], rank: int) -> TargetText:

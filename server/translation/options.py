@@ -57,10 +57,19 @@ def check_route(route: Route, model: ServedModel, texts_name_target: bool = Fals
 
     texts_name_target: every text does, so that the route need not: the target may stay empty
     """
-    source = _language("source_language_code", route.source_language, model.source_languages)
+    return Route(source_of(route, model), target_of(route, model, texts_name_target))
+
+
+def source_of(route: Route, model: ServedModel) -> str:
+    """What the model calls the source language. Raises LanguageNotSupported."""
+    return _language("source_language_code", route.source_language, model.source_languages)
+
+
+def target_of(route: Route, model: ServedModel, texts_name_target: bool = False) -> str:
+    """What the model calls the target language, or nothing: see `check_route`. Raises LanguageNotSupported."""
     if texts_name_target and not route.target_language:
-        return Route(source)
-    return Route(source, _language("target_language_code", route.target_language, model.target_languages))
+        return ""
+    return _language("target_language_code", route.target_language, model.target_languages)
 
 
 def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: TargetRules) -> Decoding:

@@ -23,14 +23,15 @@ async def translate_by_way(
 
     options, prompt: of the second translation. The first takes the best hypothesis that its model gives by itself.
     """
-    for option in ("with_alignment", "with_attention"):
+    for option, told in (("with_alignment", ", and no tags or formats inside of sentences"), ("with_attention", "")):
         if options.get(option):
-            out = f"translate twice and have what it gives of both, or send no {option}"
+            out = f"translate twice and have what it gives of both, or send no {option}{told}"
             raise OptionsConflict(option, True, "pivot", True, out)
     there, on = Route(route.source_language, way.between), Route(way.between, route.target_language)
+    await way.second.check(on, options, prompt)
     firsts = await way.first.translate(contents, there, {}, no_cache)
     texts = [one.hypotheses[0].text for one in firsts]
-    seconds = await way.second.translate(texts, on, options, no_cache, prompt)
+    seconds = await way.second.translate(texts, on, options, no_cache, prompt, goes_on=True)
     return [_joined(way, there, on, *pair) for pair in zip(firsts, seconds, strict=True)]
 
 
@@ -40,6 +41,7 @@ def _joined(way: Pivot[Translator], there: Route, on: Route, first: Translation,
         hypotheses=tuple(replace(one, score=0.0, log_prob=0.0) for one in second.hypotheses),
         source_tokens=first.source_tokens,
         timings=first.timings + second.timings,
+        guards=tuple(dict.fromkeys((*first.guards, *second.guards))),
         legs=(_leg(way.first, there, first), _leg(way.second, on, second)),
     )
 

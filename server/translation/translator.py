@@ -40,7 +40,7 @@ from server.translation.scoring import Candidates, ScoredContent, TargetIds, Tar
 from server.translation.sharing.answer_cache import AnswerCache, Question, packed
 from server.translation.sharing.asking import Ask, AskAll, each
 from server.translation.sharing.shared_work import MakeRequest, SharedWork
-from server.translation.sharing.waiting import Reuse, Waiting
+from server.translation.sharing.waiting import Opened, Reuse, Waiting
 from server.translation.sources import Reading, SourceReader, SourceText
 from server.translation.targets import TargetWriter, attention
 
@@ -86,6 +86,10 @@ class Translator:
         """Whether a text has no more tokens than the model takes. Raises ServerError for the language."""
         return partial(self._sources.fits, reading=self._reading(Route(source_language), [], prompt))
 
+    async def check(self, route: Route, options: Options, prompt: str | None = None) -> None:
+        """Raises the ServerError with which `translate` refuses these for any contents."""
+        await self._read([], route, options, prompt)
+
     async def translate(
         self,
         contents: Sequence[str],
@@ -93,17 +97,19 @@ class Translator:
         options: Options,
         no_cache: bool = False,
         prompt: str | None = None,
+        goes_on: bool = False,
     ) -> list[Translation]:
         """Translates every content; results are in their order. Raises ServerError.
 
         no_cache: does the work for this call alone, whatever was done before or is under way
         prompt: the name of the one that is put before every content. Empty: none. None: what the model does
+        goes_on: see `Admission.permit`
         """
-        reading = self._reading(route, contents, prompt)
-        decoding = await self._options.resolve(options, reading.target_language)
+        reading, decoding = await self._read(contents, route, options, prompt)
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options))
         asked = each(ask, partial(check_attention, decoding, model=self.model))
-        with await self._open(self._named(contents), asked, decoding, reading) as waiting:
+        named = self._named(contents, f" in {reading.source_language}" if goes_on else "")
+        with await self._open(named, asked, decoding, reading, goes_on=goes_on) as waiting:
             writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
             if decoding.retry_on_guard:
@@ -120,8 +126,7 @@ class Translator:
 
         Close it (`contextlib.aclosing`) to leave it early.
         """
-        reading = self._reading(route, [content], prompt)
-        decoding = await self._options.resolve(options, reading.target_language)
+        reading, decoding = await self._read([content], route, options, prompt)
         self._refuse_second_thoughts(decoding, "stream")
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         asked = each(ask, partial(check_attention, decoding, model=self.model))
@@ -151,8 +156,7 @@ class Translator:
 
         chosen: of the vectors; how a text becomes tokens (`truncate`, `prompt`) is as `translate` has it
         """
-        reading = self._reading(route, contents, prompt)
-        decoding = await self._options.resolve(options, reading.target_language)
+        reading, decoding = await self._read(contents, route, options, prompt)
         self._refuse_second_thoughts(decoding, "encode")
         encoding = resolve_encoding(chosen, self.model)
         rules = self._options.rules_of(reading.target_language)
@@ -239,6 +243,13 @@ class Translator:
 
         return ask
 
+    async def _read(
+        self, contents: Sequence[str], route: Route, options: Options, prompt: str | None
+    ) -> tuple[Reading, Decoding]:
+        """How texts to translate become tokens, and these others. Raises ServerError."""
+        reading = self._reading(route, contents, prompt)
+        return reading, await self._options.resolve(options, reading.target_language)
+
     def _reading(self, route: Route, contents: Sequence[str], prompt: str | None) -> Reading:
         """How texts to translate become tokens. The target language is empty where they name theirs themselves."""
         if not self.model.decoder_layers:
@@ -263,7 +274,8 @@ class Translator:
         decoding: Decoding | None,
         reading: Reading,
         given: float = 0.0,
-    ) -> "Opened":
+        goes_on: bool = False,
+    ) -> Opened:
         """Asks for every text, and gives a context: those that are not done when it is left are cancelled.
 
         decoding: None asks for no new tokens. given: target tokens that the call brings, about
@@ -271,7 +283,7 @@ class Translator:
         call = current_call()
         call.model = self.model.name
         self._sources.check(texts, reading)
-        with self._admission.permit(self._work_of(texts.values(), decoding, given), call.deadline):
+        with self._admission.permit(self._work_of(texts.values(), decoding, given), call.deadline, goes_on):
             return Opened(await ask(await self._sources.tokenize(texts, reading)))
 
     def _work_of(self, texts: Collection[str], decoding: Decoding | None, given: float) -> Work:
@@ -324,7 +336,7 @@ class Translator:
         better = second if len(second.guards) < len(first.guards) else first
         return replace(better, timings=first.timings + second.timings, retried=True)
 
-    def _asked_again(self, waiting: Waiting, careful: Decoding, ask: Ask) -> "Opened":
+    def _asked_again(self, waiting: Waiting, careful: Decoding, ask: Ask) -> Opened:
         """Asks for one content more than the call has, as `_open` does. Raises ServerError."""
         source = waiting.source
         with self._admission.permit(self._work_of([source.text], careful, 0.0), current_call().deadline):
@@ -381,19 +393,3 @@ class Translator:
 def _fields(count: int, field: str) -> tuple[str, ...]:
     """The names of so many contents: every call needs them, the refused ones too."""
     return tuple(f"contents[{index}]{field}" for index in range(count))
-
-
-class Opened:
-    """What a call has asked for, while it is answered."""
-
-    __slots__ = ("_waiting",)
-
-    def __init__(self, waiting: list[Waiting]) -> None:
-        self._waiting = waiting
-
-    def __enter__(self) -> list[Waiting]:
-        return self._waiting
-
-    def __exit__(self, *_: object) -> None:
-        for one in self._waiting:
-            one.leave()

@@ -45,10 +45,10 @@ PLAINTEXT_PROBES = {"tls_certificate", "tls_key", "tls_client_ca"}
 Objects = Mapping[str, dict[str, Any]]
 
 
-def render(values: Mapping[str, Any] | None = None) -> Objects:
+def render(values: Mapping[str, Any] | None = None, name: str = "demo") -> Objects:
     """What Helm makes of the chart, by kind; a headless Service by the kind HeadlessService."""
     with helm.Chart.load(str(CHART)) as chart:
-        files = chart.render(dict(values or {}), name="demo", namespace="prod")
+        files = chart.render(dict(values or {}), name=name, namespace="prod")
     documents = [d for name, text in files.items() if name.endswith(".yaml") for d in yaml.safe_load_all(text) if d]
     return {"Headless" * (d.get("spec", {}).get("clusterIP") == "None") + d["kind"]: d for d in documents}
 
@@ -119,6 +119,8 @@ def validate_custom(things: list[dict[str, Any]]) -> int:
         {"replicas": 3},
         {"settings": {"max_row": 32}},
         {"settings": {"tls_key": "/tls/key.pem"}},
+        {"settings": {"max_rows": [32]}},
+        {"environment": {"DRAGOMAN_PORT": "9000"}},
         {"autoscaling": {"type": "vpa"}},
         {"image": {"digest": "latest"}},
         {"shutdown": {"gracePeriodSeconds": -1}},
@@ -146,6 +148,20 @@ def test_settings_reach_the_server_as_they_are_written() -> None:
         "DRAGOMAN_CUDA_GRAPHS": "false",
         "DRAGOMAN_TRACE_SAMPLE_RATIO": "0.5",
     }
+
+
+def test_a_list_reaches_the_server_as_a_list() -> None:
+    hosts = ["a.example", "b.example"]
+    told = environment(render({"settings": {"http_hosts": hosts}}))["DRAGOMAN_HTTP_HOSTS"]
+    assert list(Settings(http_hosts=told).http_hosts) == hosts  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["demo", "dragoman", "a" * 44 + "-" + "b" * 8, "dragoman-" + "a" * 44])
+def test_no_name_is_longer_than_kubernetes_takes(name: str) -> None:
+    objects = render(name=name)
+    names = {thing["metadata"]["name"] for thing in objects.values()}
+    assert all(re.fullmatch("[a-z]([-a-z0-9]{0,61}[a-z0-9])?", one) for one in names), names
+    assert pod(objects)["serviceAccountName"] in names
 
 
 def test_http_is_reached_where_it_is_asked_for() -> None:

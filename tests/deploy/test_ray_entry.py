@@ -7,6 +7,7 @@ import warnings
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -29,7 +30,7 @@ from deploy.ray.relayed import Asked
 from deploy.ray.replica import models
 from deploy.ray.replica.models import Models
 from deploy.ray.replica.replica import Replica
-from dragoman import AsyncClient, Internal, InvalidArgument, TextDelta, Unavailable
+from dragoman import AsyncClient, Internal, InvalidArgument, TextDelta, TranslatedDocument, Unavailable
 from engine.loading.probes import KnownTranslation, known_answers
 from server.api.service import SERVICES
 from server.catalog.catalog import Catalog
@@ -91,14 +92,14 @@ class Replicas:
 
 
 @asynccontextmanager
-async def entry() -> AsyncIterator[tuple[AsyncClient, Replicas]]:
-    settings = Group(name="en-pt", packages=(ZOO,)).server_settings()
+async def entry(*packages: Path, pivots: bool = False) -> AsyncIterator[tuple[AsyncClient, Replicas]]:
+    settings = Group(name="en-pt", packages=packages or (ZOO,)).server_settings()
     loaded = await Models.open(settings, open_packages(settings), {})
     replicas = Replicas(loaded)
     calls = ObservedCalls(CallMetrics(CollectorRegistry()), open_tracing(settings, ""), CallLog(settings))
     traffic = Traffic.of(settings, Bounds.within(settings, None))
     listening = grpc.aio.server(interceptors=[RpcInterceptor(SERVICES, traffic, calls)])
-    Forwarding(Catalog([Route(model, replicas, False, 8) for model in loaded.facts]), pivots=False).register(listening)
+    Forwarding(Catalog([Route(model, replicas, False, 8) for model in loaded.facts]), pivots).register(listening)
     port = listening.add_insecure_port("127.0.0.1:0")
     await listening.start()
     try:
@@ -117,6 +118,17 @@ def no_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(models, "announce", say)
     monkeypatch.setattr(models, "withdraw", say)
     monkeypatch.setattr(forwarding, "PAUSE_S", 0.001)
+
+
+async def test_documents_go_by_way_of_a_third_language_as_texts_do() -> None:
+    async with entry(ZOO, ZOO.parent / "pt-en", pivots=True) as (client, _):
+        text = await client.translate("Good morning.", source_language="en", target_language="en", pivot=True)
+        pieces = client.translate_document(
+            b"Good morning.", format="txt", source_language="en", target_language="en", pivot=True
+        )
+        [*_, done] = [piece async for piece in pieces]
+        assert isinstance(done, TranslatedDocument)
+        assert (done.document.decode(), done.model) == (text.text, "pt-en")
 
 
 async def test_every_method_is_answered_as_by_a_server() -> None:

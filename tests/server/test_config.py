@@ -52,6 +52,19 @@ def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.M
     assert load_settings([]).max_rows == 7
 
 
+@pytest.mark.parametrize("name", ["callers", "config", "package", "tls_certificate"])
+def test_what_is_empty_is_not_the_current_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(f"DRAGOMAN_{name.upper()}", "")
+    with pytest.raises(ConfigError, match=f"^{name} is .*: a value is empty; leave it out"):
+        load_settings([])
+
+
+def test_lists_may_have_spaces_and_nothing_empty() -> None:
+    assert load_settings(["--package", "a, b"]).package == (Path("a"), Path("b"))
+    with pytest.raises(ConfigError, match=r"^--package is .*: a value is empty; leave it out"):
+        load_settings(["--package", "a,"])
+
+
 def test_settings_cannot_be_changed() -> None:
     settings = load_settings([])
     with pytest.raises(ValueError, match="frozen"):
@@ -124,7 +137,7 @@ def test_the_clients_variable_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_an_unknown_key_of_the_file_is_refused_with_the_likely_one(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="worker is no setting; did you mean workers"):
+    with pytest.raises(ConfigError, match=r"server\.toml: worker is no setting; did you mean workers"):
         load_settings(["--config", write(tmp_path, "worker = 1")])
 
 
@@ -155,7 +168,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--grace-period-s", "1e10"], "--grace-period-s is '1e10': .*1000000"),
         (["--stream-stall-timeout-s", "0"], "--stream-stall-timeout-s is '0': .*greater than 0"),
         (["--max-message-bytes", "10"], "--max-message-bytes is '10': .*1024"),
-        (["--host", ""], "--host is '': .*1 character"),
+        (["--host", ""], "--host is '': a value is empty"),
         (["--max-contents", "2000"], "max_contents is 2000 and max_waiting 1024"),
         (["--tls-certificate", "a.pem"], "tls_certificate and tls_key need each other"),
         (["--tls-client-ca", "a.pem"], "tls_client_ca needs tls_certificate"),

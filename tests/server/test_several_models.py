@@ -9,10 +9,20 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypedDict
 
 import pytest
 
-from dragoman import AsyncClient, Client, Internal, InvalidArgument, NotFound, Unavailable
+from dragoman import (
+    AsyncClient,
+    Client,
+    Internal,
+    InvalidArgument,
+    NotFound,
+    ResourceExhausted,
+    TranslatedDocument,
+    Unavailable,
+)
 from dragoman.local import Translator
 from models.package.folder import MANIFEST, Package
 from server.config import Settings
@@ -70,6 +80,69 @@ def test_two_real_models_are_found_by_name_and_by_language() -> None:
             assert metrics("dragoman_finished_total", model=name) > 0
             assert metrics("dragoman_model_serving", model=name) == 1
             assert metrics("dragoman_model_info", model=name) == 1
+
+
+class Way(TypedDict):
+    source_language: str
+    target_language: str
+    pivot: bool
+
+
+BACK = Way(source_language="en", target_language="en", pivot=True)
+"""From a language to itself: there is no third one here."""
+PAGE = ["The red car is here.", "It rains.", "My brother reads a book."]
+
+
+def test_whole_texts_and_documents_go_by_way_of_a_third_language() -> None:
+    with Translator([ZOO / "en-pt-int8", ZOO / "pt-en"], workers=1) as translator:
+        there = translator.translate(PAGE, model="en-pt-int8", no_cache=True)
+        back = translator.translate([one.text for one in there], model="pt-en", no_cache=True)
+        [*_, done] = translator.translate_document("\n".join(PAGE).encode(), format="txt", **BACK)
+        assert isinstance(done, TranslatedDocument)
+        assert (done.document.decode().split("\n"), done.model) == ([one.text for one in back], "pt-en")
+        page = translator.translate(" ".join(PAGE), segmentation="sentences", no_cache=True, **BACK)
+        assert page.text == " ".join(one.text for one in back)
+        for leg, of_sentences in zip(page.legs, (there, back), strict=True):
+            assert leg.source_tokens == sum(one.source_tokens for one in of_sentences)
+        assert [leg.model for leg in page.legs] == ["en-pt-int8", "pt-en"]
+        assert page.timings.steps == sum(leg.timings.steps for leg in page.legs)
+        with pytest.raises(InvalidArgument, match="or send no with_alignment, and no tags or formats inside of sent"):
+            translator.translate("The <b>red car</b> is here.", format="html", **BACK)
+
+
+def test_guards_of_both_ways_are_told() -> None:
+    with Translator([ZOO / "en-pt-int8", ZOO / "pt-en"], workers=1) as translator:
+        [first] = translator.translate(["ha " * 60], model="en-pt-int8")
+        by_way = translator.translate("ha " * 60, retry_on_guard=True, **BACK)
+        [second] = translator.translate([first.text], model="pt-en", retry_on_guard=True)
+        assert first.guards and not second.guards
+        assert by_way.guards == first.guards
+
+
+def test_what_is_too_long_between_both_is_not_taken_for_the_content() -> None:
+    flags = "--package", ZOO / "pt-en", "--pivot", "--max-source-tokens", 8
+    with server_process(ZOO / "en-pt-int8", *flags) as server, Client(server.target) as client:
+        first = client.translate("Please help yourself.", source_language="en", target_language="pt")
+        assert first.source_tokens <= 8 < first.tokens
+        told = rf"contents\[0\] in pt has {first.tokens} tokens; the model takes 8"
+        with pytest.raises(InvalidArgument, match=told) as caught:
+            client.translate("Please help yourself.", **BACK)
+        assert [violation.field for violation in caught.value.violations] == ["contents[0]"]
+
+
+def test_what_the_second_model_refuses_and_what_a_caller_owes_is_told_before_the_first_works() -> None:
+    flags = "--package", ZOO / "pt-en", "--pivot", "--quota-texts-per-s", 10
+    with server_process(ZOO / "en-pt-int8", *flags) as server, Client(server.target) as client:
+        with pytest.raises(InvalidArgument, match="num_beams is 17"):
+            client.translate(PAGE, num_beams=17, **BACK)
+        with pytest.raises(InvalidArgument, match='prompt is "formal"'):
+            client.translate(PAGE, prompt="formal", **BACK)
+        assert server.metrics()("dragoman_caller_texts_total") == 0
+        # With the first translation alone a caller owes more than leaves room for the second.
+        assert len(client.translate(PAGE * 3, **BACK)) == 9
+        assert server.metrics()("dragoman_caller_texts_total") == 18
+        with pytest.raises(ResourceExhausted, match="asks for 3, and 0 are left"):
+            client.translate(PAGE, timeout_s=0.3, **BACK)
 
 
 Answer = tuple[object, ...]

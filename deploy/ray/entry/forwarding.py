@@ -19,7 +19,7 @@ from ray.serve.handle import DeploymentHandle
 from deploy.ray.relayed import Answered, Asked, Refused
 from dragoman.v1 import encoding_pb2, model_pb2_grpc, translation_pb2
 from server.api.encoding import AHEAD
-from server.api.service import ModelService
+from server.api.service import ModelService, TextsAsked
 from server.api.streams import in_order
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
@@ -104,7 +104,7 @@ class Forwarding:
         if isinstance(request, encoding_pb2.EncodeRequest | encoding_pb2.ClassifyRequest):
             return self._models.find(request.model)
         languages = request.source_language_code, request.target_language_code
-        if self._pivots and isinstance(request, translation_pb2.TranslateRequest) and request.pivot:
+        if self._pivots and isinstance(request, TextsAsked) and request.pivot:
             way = None if request.model else self._models.pivot(*languages)
             if way is not None and way.first.handle is way.second.handle and not way.first.multiplexed:
                 return way.first

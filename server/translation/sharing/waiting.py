@@ -89,6 +89,22 @@ class Waiting:
         )
 
 
+class Opened:
+    """What a call has asked for, while it is answered."""
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self, waiting: list[Waiting]) -> None:
+        self._waiting = waiting
+
+    def __enter__(self) -> list[Waiting]:
+        return self._waiting
+
+    def __exit__(self, *_: object) -> None:
+        for one in self._waiting:
+            one.leave()
+
+
 def _nobody(waiting: Waiting) -> None:
     """Nobody is told: nobody was asked, or was told before."""
 

@@ -1,6 +1,13 @@
-{{/* The release, and the chart's name unless the release has it already. */}}
+{{/* The release, and the chart's name unless the release has it already. "-headless" has room behind it: of the 63
+characters that a Service's name may have, it takes nine. */}}
 {{- define "dragoman.name" -}}
-{{- if contains .Chart.Name .Release.Name }}{{ .Release.Name }}{{ else }}{{ .Release.Name }}-{{ .Chart.Name }}{{ end -}}
+{{- $name := contains .Chart.Name .Release.Name | ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) -}}
+{{- trunc 54 $name | trimSuffix "-" }}
+{{- end }}
+
+{{/* The text of a setting's value. toJson, because toString makes 4.194304e+06 of 4194304. */}}
+{{- define "dragoman.setting" -}}
+{{- if kindIs "slice" . }}{{ join "," . }}{{ else if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end -}}
 {{- end }}
 
 {{- define "dragoman.selector" -}}
