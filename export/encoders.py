@@ -22,7 +22,7 @@ from export.verification.verify import most_tokens
 from export.weights.save import save
 from models.checkpoint import encoders
 from models.checkpoint.contents import EncoderCheckpoint, write_made
-from models.package.folder import draft, file_entries, publish
+from models.package.folder import check_target, draft, file_entries, publish
 from models.package.manifest import WEIGHTS, GenerationDefaults, Manifest, Origin
 from models.package.seal import private_key, sign
 
@@ -43,6 +43,7 @@ def export_encoder(
         checkpoint = encoders.load(fetched.folder)
         name = check_name(options.name or fetched.name)
         target = options.out or target / name
+        check_target(target)
     for line in unread(checkpoint.folder):
         progress.tell(line)
     quantized = None
