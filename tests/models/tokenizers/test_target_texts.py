@@ -38,9 +38,9 @@ def by_bytes(tmp_path_factory: pytest.TempPathFactory) -> SentencePiecePair:
 def by_both(tmp_path_factory: pytest.TempPathFactory) -> SentencePiecePair:
     """One vocabulary of the pieces of two models, as OPUS-MT has it: the target's lacks some of them."""
     folder = tmp_path_factory.mktemp("both")
-    models = [sentencepiece_model(side) for side in (0, 1)]
-    write_tokenizer(folder, *models, separate=False)
-    together = dict.fromkeys(piece for model in models for piece in vocabulary(model))
+    source, target = sentencepiece_model(0), sentencepiece_model(1)
+    write_tokenizer(folder, source, target, separate=False)
+    together = dict.fromkeys((*vocabulary(source), *vocabulary(target)))
     write_json(folder / "vocab.json", {piece: place for place, piece in enumerate(together)})
     return SentencePiecePair.load(folder, SentencePieceSpec(end_id=END, unknown_id=UNKNOWN, hidden_ids=(END,)))
 
