@@ -22,7 +22,8 @@ from export.verification.verify import most_tokens
 from export.weights.save import save
 from models.checkpoint import encoders
 from models.checkpoint.contents import EncoderCheckpoint, write_made
-from models.package.folder import draft, file_entries, publish
+from models.checkpoint.tokenizers.pieces import other_tokens
+from models.package.folder import check_target, draft, file_entries, publish
 from models.package.manifest import WEIGHTS, GenerationDefaults, Manifest, Origin
 from models.package.seal import private_key, sign
 
@@ -43,7 +44,8 @@ def export_encoder(
         checkpoint = encoders.load(fetched.folder)
         name = check_name(options.name or fetched.name)
         target = options.out or target / name
-    for line in unread(checkpoint.folder):
+        check_target(target)
+    for line in [*unread(checkpoint.folder), *other_tokens(checkpoint.folder, checkpoint.made_files)]:
         progress.tell(line)
     quantized = None
     if quantizing_texts is not None:

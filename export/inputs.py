@@ -1,5 +1,6 @@
 """Checks what export was given, before anything takes long."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +22,6 @@ from models.checkpoint import Checkpoint
 from models.languages import WELL_FORMED
 from models.package.declared.graphs import NAME_PATTERN
 from models.package.derived import graphs_spec, vocabulary
-from models.package.folder import sha256
 from models.package.shortlist import Shortlist, is_shortlist, verify_checksum
 from models.tokenizers.byte_tokenizer import ByteSpec
 from models.tokenizers.moses_bpe import MosesSpec
@@ -39,18 +39,24 @@ class InputError(Exception):
     """An option that cannot be used."""
 
 
-def read_lines(file: Path) -> list[str]:
-    """The lines of a text that are not empty. Raises InputError."""
+def lines_of(content: bytes, file: Path) -> list[str]:
+    """All lines of what a text file has. Raises InputError."""
     try:
-        # Not splitlines, which takes characters inside a sentence for line ends.
-        return [line.strip() for line in file.read_text(encoding="utf-8").split("\n") if line.strip()]
+        text = content.decode("utf-8-sig")  # some editors put a mark of byte order before a text
     except UnicodeDecodeError as error:
         raise InputError(f"{file} is not UTF-8: {error}") from error
+    # Not splitlines, which takes characters inside a sentence for line ends.
+    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+
+
+def sentences_of(content: bytes, file: Path) -> list[str]:
+    """Those lines that are not empty, without spaces around them. Raises InputError."""
+    return [line.strip() for line in lines_of(content, file) if line.strip()]
 
 
 def read_samples(file: Path, count: int) -> list[str]:
     """The first `count` sentences of a file. Raises InputError."""
-    texts = read_lines(file)
+    texts = sentences_of(file.read_bytes(), file)
     if not 0 < count <= len(texts):
         raise InputError(f"--verify-samples is {count}; {file} has {len(texts)} sentences, and at least 1 is needed")
     return texts[:count]
@@ -66,25 +72,33 @@ def read_quantizing_texts(options: Options, texts: Sequence[str]) -> tuple[Calib
 def read_calibration(options: Options) -> Calibration:
     """What 8 bits are calibrated on: at most MOST_CALIBRATION sentences. Raises InputError."""
     file = options.calibration or CALIBRATION
-    texts = read_lines(file)
+    content = file.read_bytes()  # once: a pipe, such as a shell's <(...), has nothing the second time
+    texts = sentences_of(content, file)
     if len(texts) < LEAST_CALIBRATION:
         raise InputError(
             f"{file} has {len(texts)} sentences; to calibrate takes at least {LEAST_CALIBRATION} of the source "
             f"language: name a longer text with --calibration"
         )
-    return Calibration(texts[:MOST_CALIBRATION], sha256(file))
+    return Calibration(texts[:MOST_CALIBRATION], hashlib.sha256(content).hexdigest())
 
 
 def read_references(options: Options) -> list[str]:
     """A translation of each of the samples; none where none are given. Raises InputError."""
     if options.references is None:
         return []
-    references = read_lines(options.references)
+    file = options.references
+    references = [line.strip() for line in lines_of(file.read_bytes(), file)]
+    while references and not references[-1]:
+        references.pop()
     if len(references) < options.verify_samples:
+        raise InputError(f"{file} has {len(references)} translations; --verify-samples is {options.verify_samples}")
+    compared = references[: options.verify_samples]
+    if "" in compared:
+        number = 1 + compared.index("")
         raise InputError(
-            f"{options.references} has {len(references)} translations; --verify-samples is {options.verify_samples}"
+            f"{file}, line {number} is empty; translate sentence {number} of the samples, or leave it out of both"
         )
-    return references[: options.verify_samples]
+    return compared
 
 
 def read_most_loss(options: Options) -> Loss:
@@ -118,7 +132,8 @@ def _shortlist_file(options: Options, own: Path | None) -> Path | None:
     if options.no_shortlist or options.shortlist is None:
         return None if options.no_shortlist else own
     first, *others = options.shortlist
-    return first if not others and is_shortlist(first) else None
+    # What is no file, as a shell's <(...), is text: a look at how it begins would take that from it.
+    return first if not others and first.is_file() and is_shortlist(first) else None
 
 
 def named_prompts(prefixes: Sequence[str]) -> dict[str, str]:

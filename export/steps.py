@@ -37,7 +37,8 @@ from export.weights.save import save, save_beside
 from export.weights.stored import STORED, StoredWeights
 from models.checkpoint import load_checkpoint
 from models.checkpoint.encoders import is_encoder
-from models.package.folder import draft, publish, publish_beside
+from models.checkpoint.tokenizers.pieces import other_tokens
+from models.package.folder import check_target, draft, publish, publish_beside
 from models.package.manifest import SHORTLIST, WEIGHTS, Manifest
 from models.package.seal import private_key, sign
 
@@ -64,10 +65,13 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
         lists = check_list_size(options, checkpoint)
         name = check_name(options.name or checkpoint.name)
         target = fetched.folder if options.in_place else options.out or PACKAGES / name
+        if not options.in_place:
+            check_target(target)
         model = variant(checkpoint.model, options.precision, options.attention)
         device = open_device(options, checkpoint)
         stored = StoredWeights(target / STORED) if options.in_place else None
-    for line in [*advice(loaded, fetched, options), *unread(fetched.folder)]:
+    tokens = other_tokens(fetched.folder, checkpoint.made_files)
+    for line in [*advice(loaded, fetched, options), *unread(fetched.folder), *tokens]:
         progress.tell(line)
     if text is not None:
         with progress.stage("count") as tell:

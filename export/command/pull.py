@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from export.__main__ import main as export
 from export.command.show import licence
 from export.sources import source_of
-from models.package.home import place_of
+from models.package.home import home, place_of
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if {"--out", "--in-place"} & {option.partition("=")[0] for option in options}:
         parser.error("the package goes to $DRAGOMAN_HOME; dragoman export takes --out and --in-place")
     target = place_of(asked.checkpoint)
+    if target == home():  # the name has no letter that a folder's may have
+        parser.error(f"{asked.checkpoint} is no name of a model; expected hf:OWNER/NAME or firefox:PAIR")
     if target.exists():
         print(f"error: {target} is there already: remove it to fetch {asked.checkpoint} again", file=sys.stderr)
         return 2

@@ -18,6 +18,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         known = ", ".join(kept) or "none"
         print(f"error: {name} is no package in {home()}, which has {known}", file=sys.stderr)
         return 2
+    if kept[name].is_symlink():
+        kept[name].unlink()
+        print(f"{kept[name]} is gone; it was a link, and the package is where it was")
+        return 0
     size = sum(file.stat().st_size for file in kept[name].rglob("*") if file.is_file())
     try:
         shutil.rmtree(kept[name])

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
@@ -22,21 +22,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("package", nargs="?", help="its folder, or its name in $DRAGOMAN_HOME; none: list those")
     name: str | None = parser.parse_args(arguments).package
     try:
-        lines = list(_list() if name is None else _describe(Package.open(find(name))))
+        return _list() if name is None else _show(find(name), _describe)
     except (PackageError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print("\n".join(lines))
+        return _fail(error)
+
+
+def _list() -> int:
+    folders = list(local())
+    if not folders:
+        print(f"no packages in {home()}; dragoman pull fetches one")
+    return max((_show(folder, _line) for folder in folders), default=0)
+
+
+def _show(folder: Path, lines: Callable[[Package], Iterable[str]]) -> int:
+    """One that is not whole keeps none of the others from being listed."""
+    try:
+        print("\n".join(lines(Package.open(folder))))
+    except (PackageError, OSError) as error:
+        return _fail(error)
     return 0
 
 
-def _list() -> Iterator[str]:
-    folders = list(local())
-    for folder in folders:
-        manifest = Package.open(folder).manifest
-        yield f"{folder.name:<32}{_languages(manifest):<24}{_megabytes(manifest):>8.1f} MB  {folder}"
-    if not folders:
-        yield f"no packages in {home()}; dragoman pull fetches one"
+def _fail(error: Exception) -> int:
+    print(f"error: {error}", file=sys.stderr)
+    return 2
+
+
+def _line(package: Package) -> Iterator[str]:
+    folder, manifest = package.folder, package.manifest
+    yield f"{folder.name:<32}{_languages(manifest):<24}{_megabytes(manifest):>8.1f} MB  {folder}"
 
 
 def _describe(package: Package) -> Iterator[str]:

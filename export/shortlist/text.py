@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from export.inputs import InputError
+from export.inputs import InputError, lines_of
 
 LEAST_LINES = 100
 """A word that is missing from a list cannot be said: fewer lines than these have hardly any."""
@@ -34,11 +34,7 @@ def read_text(files: Sequence[Path]) -> Text:
 
 
 def _read_lines(file: Path) -> list[str]:
-    try:
-        # Not splitlines, which takes characters inside a sentence for line ends.
-        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8: {error}") from error
+    lines = lines_of(file.read_bytes(), file)
     if lines == [""]:
         raise InputError(f"{file} is empty; a shortlist takes at least {LEAST_LINES} lines")
     return lines

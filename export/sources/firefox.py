@@ -8,6 +8,8 @@ import re
 import shutil
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from export.sources.download import AGAIN, unpack
 from export.sources.fetched import Fetched, SourceError, Tell
 from export.sources.registry import HASH_LENGTH, Record, Registry, read_registry
@@ -54,8 +56,12 @@ def cached(pair: str, which: str) -> Path | None:
     folder = cache(pair) / which[:HASH_LENGTH]
     if not VERSION.fullmatch(which) or not folder.exists():
         return None
-    record = Record.model_validate_json((folder / RECORD).read_bytes())
-    return folder if sha256(folder / record.files.model.name) == record.files.model.sha256 else None
+    try:
+        files = Record.model_validate_json((folder / RECORD).read_bytes()).files
+        whole = all((folder / file.name).is_file() for file in files.all)
+        return folder if whole and sha256(folder / files.model.name) == files.model.sha256 else None
+    except (OSError, ValidationError):  # it is fetched again
+        return None
 
 
 def download(registry: Registry, record: Record, pair: str, tell: Tell) -> Path:

@@ -40,6 +40,8 @@ from models.tokenizers.tokenizer import Tokenizer
 MANIFEST = "manifest.json"
 MOST_MANIFEST = 1 << 24
 """Bytes. One of two hundred languages has some 100 kB."""
+FIRST_KEYS = 1 << 12
+"""Bytes of a manifest in which its format version is."""
 SIGNATURE = "manifest.json.sig"
 """Who made it, if anybody says so: see `models.package.seal`."""
 Seal = Callable[[Path], object]
@@ -126,7 +128,7 @@ def draft(target: Path) -> Iterator[Path]:
     It is gone afterwards, with everything in it, unless `publish` moved it to its place. Raises PackageError where
     `target` is something that a package must not replace.
     """
-    _check_target(target)
+    check_target(target)
     new_parents = [parent for parent in target.parents if not parent.exists()]
     workspace = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:  # before the first folder is made: Ctrl-C may come at any point
@@ -235,11 +237,27 @@ def _check_vocabulary(folder: Path, manifest: Manifest) -> None:
         )
 
 
-def _check_target(target: Path) -> None:
-    """Export replaces packages, and nothing else: `--out` with a slip in it must not cost anyone a folder."""
-    if target.exists() and not (target / MANIFEST).exists() and not (target.is_dir() and not any(target.iterdir())):
+def check_target(target: Path) -> None:
+    """Export replaces packages, and nothing else: `--out` with a slip in it must not cost anyone a folder.
+
+    Raises PackageError.
+    """
+    if target.is_symlink() and not target.exists():
+        raise PackageError(f"{target} is a link to what is not there; choose another place, or remove it first")
+    if target.exists() and not _is_package(target) and not (target.is_dir() and not any(target.iterdir())):
         raise PackageError(f"{target} exists and is not a package; choose another place, or delete it first")
+    if target.name in ("", ".."):  # whoever stands in a folder goes with it where another takes its place
+        raise PackageError(f"{target} is the folder that you are in, or one around it; name it from outside")
     if (target / CHECKPOINT).exists():
         raise PackageError(
             f"{target} has a checkpoint too ({CHECKPOINT}); choose another place, or export it with --in-place"
         )
+
+
+def _is_package(folder: Path) -> bool:
+    """Whether a manifest of ours is there, be it cut short: browsers' extensions have a manifest.json, too."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return False
+    with file.open("rb") as content:
+        return b'"format_version"' in content.read(FIRST_KEYS)

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -67,8 +67,10 @@ class SentencePiecePair:
     ) -> None:
         self.spec = spec
         self._source, self._target = source, target
-        self._ids, self._target_ids = source_ids, target_ids
         self._pieces = {token_id: piece for piece, token_id in target_ids.items()}
+        # Whoever sends a text is not to end it for the model, where the vocabulary finds its control tokens in texts.
+        self._ids = without_ids(source_ids, {spec.end_id})
+        self._target_ids = without_ids(target_ids, spec.hidden_ids)
         self._unknown: str = target.id_to_piece(target.unk_id())
         self._unknown_text: str = target.decode_pieces([self._unknown])
         self._hidden = frozenset(spec.hidden_ids)
@@ -164,7 +166,7 @@ class SentencePiecePair:
         number: int = self._target.piece_to_id(piece)
         if self._target.is_byte(number):
             return bytes.fromhex(piece.removeprefix("<0x").removesuffix(">"))
-        if self._target.is_unknown(number):
+        if piece == self._unknown:
             return self._unknown_text.encode()
         return b"" if self._target.is_control(number) else piece.replace(SPACE, " ").encode()
 
@@ -189,6 +191,11 @@ class SentencePiecePair:
 def _places(text: str, replacements: dict[str, str]) -> list[int]:
     """Where each character stood that replacements make of the text."""
     return [place for place, character in enumerate(text) for _ in replacements.get(character, character)]
+
+
+def without_ids(vocabulary: dict[str, int], ids: Collection[int]) -> dict[str, int]:
+    """Piece -> id, but for some ids."""
+    return {piece: token_id for piece, token_id in vocabulary.items() if token_id not in ids}
 
 
 def load_vocabulary(file: Path) -> dict[str, int]:

@@ -43,6 +43,18 @@ def test_what_is_not_whole_is_not_shown(kept: Path, capsys: pytest.CaptureFixtur
     assert "vocab.json" in capsys.readouterr().err
 
 
+def test_one_that_is_not_whole_hides_no_other(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(kept / "mine", kept / "yours")
+    (kept / "mine" / "vocab.json").unlink()
+    (kept / "extension").mkdir()
+    (kept / "extension" / "manifest.json").write_text("{}", encoding="utf-8")
+    assert show.main([]) == 2
+    told = capsys.readouterr()
+    assert [line.split()[0] for line in told.out.splitlines()] == ["yours"]
+    extension, mine = told.err.splitlines()
+    assert "format version None" in extension and "mine/vocab.json cannot be read" in mine
+
+
 def test_what_is_kept_is_served_by_name(kept: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mine, flags = ["--package", str(kept / "mine")], ["--port", "1"]
     assert with_packages(["mine", *flags]) == with_packages(flags) == [*flags, *mine]  # the only one
@@ -65,6 +77,22 @@ def test_only_what_is_kept_is_removed(kept: Path, capsys: pytest.CaptureFixture[
     assert ZOO.exists() and remove.main(["mine"]) == 0
     assert "is gone, and" in capsys.readouterr().out and not list(kept.iterdir())
     assert remove.main(["mine"]) == 2
+
+
+def test_a_link_is_removed_and_not_what_it_leads_to(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (kept / "link").symlink_to(ZOO)
+    assert remove.main(["link"]) == 0
+    assert "link is gone; it was a link" in capsys.readouterr().out
+    assert not (kept / "link").is_symlink() and (ZOO / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("name", ["hf:", "hf:..", "hf:/", "firefox:"])
+def test_no_name_is_the_home_itself(name: str, kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever did what was said would have removed all packages."""
+    with pytest.raises(SystemExit):
+        pull.main([name])
+    assert f"{name} is no name of a model; expected hf:OWNER/NAME or firefox:PAIR" in capsys.readouterr().err
+    assert (kept / "mine").is_dir()
 
 
 def test_a_pull_takes_names_and_leaves_what_is_there(

@@ -1,5 +1,6 @@
 """export.shortlist: reads a text, aligns it by the model's own attention, and counts what each token becomes."""
 
+import os
 import re
 from collections.abc import Sequence
 from dataclasses import replace
@@ -269,6 +270,20 @@ def test_a_list_that_there_is_already_is_taken(tmp_path: Path) -> None:
     for given, taken in (([lists], lists), ([text], None), ([lists, lists], None)):
         options = parse([str(ZOO), *(f"--shortlist={file}" for file in given)])
         assert adapt(replace(checkpoint, shortlist=ZOO), fetched, options).shortlist == taken
+
+
+def test_text_from_a_pipe_is_counted_from_its_beginning(tmp_path: Path) -> None:
+    """A shell's <(...) is one: what was looked at to tell a list from text would be missing."""
+    checkpoint, sources = load_checkpoint(ZOO), sentences(LEAST_LINES)
+    reader, writer = os.pipe()
+    os.write(writer, "\n".join(["\ufeff" + sources[0], *sources[1:]]).encode())
+    os.close(writer)
+    options = parse([str(ZOO), f"--shortlist=/dev/fd/{reader}"])
+    try:
+        assert adapt(checkpoint, Fetched(ZOO, "en-pt"), options).shortlist is None
+        assert options.shortlist is not None and read_text(options.shortlist).sources == sources
+    finally:
+        os.close(reader)
 
 
 def test_text_of_another_script_is_refused(

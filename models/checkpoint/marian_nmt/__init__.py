@@ -18,6 +18,7 @@ from models.checkpoint.marian_nmt.configuration import MAX_POSITIONS, MarianNmtC
 from models.checkpoint.marian_nmt.file import CONFIGURATION, read_marian_file
 from models.checkpoint.marian_nmt.folder import MarianFolder, read_folder
 from models.checkpoint.marian_nmt.renames import renames
+from models.checkpoint.tokenizers.case import check_case
 from models.config import ModelConfig
 from models.package.folder import sha256
 from models.package.manifest import GenerationDefaults
@@ -63,6 +64,7 @@ def load_vocabulary(file: Path, size: int) -> SentencePieceProcessor:
         vocabulary = load_sentencepiece(file)
     except TokenizerError as error:
         raise CheckpointError(f"{file.parent}: {error}") from error
+    check_case(file.read_bytes(), file)
     if vocabulary.get_piece_size() != size:
         raise CheckpointError(f"{file} has {vocabulary.get_piece_size()} pieces; the model has {size} (dim-vocabs)")
     if vocabulary.eos_id() < 0:

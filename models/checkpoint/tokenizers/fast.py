@@ -99,12 +99,19 @@ def with_unknown(content: str, unknown: str | None) -> str:
     """A tokenizer.json whose model gives this token for what it lacks.
 
     Since version 5 transformers makes every T5's with the id 2, which is the end token of a MADLAD.
+    Raises CheckpointError where no piece of the vocabulary is this token.
     """
     made = json.loads(content)
     pieces, given = made["model"].get("vocab"), made["model"].get("unk_id")
     if unknown is None or given is None or pieces[given][0] == unknown:
         return content
-    made["model"]["unk_id"] = next(place for place, (piece, _) in enumerate(pieces) if piece == unknown)
+    place = next((place for place, (piece, _) in enumerate(pieces) if piece == unknown), None)
+    if place is None:
+        raise CheckpointError(
+            f"the tokenizer's unk_token is {unknown!r}, which is none of its {len(pieces)} pieces: say in "
+            "tokenizer_config.json which of them stands for what the vocabulary lacks"
+        )
+    made["model"]["unk_id"] = place
     return json.dumps(made, ensure_ascii=False)
 
 

@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.reading import JsonKeys, parse, read_json
 from models.checkpoint.languages.codes import target_codes
+from models.checkpoint.tokenizers.case import check_case
 from models.config import ModelShape
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec, load_vocabulary
 from models.tokenizers.tokenizer import TokenizerError
@@ -42,7 +43,8 @@ def read_tokenizer_config(folder: Path) -> MarianTokenizerConfig:
 def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelShape) -> SentencePieceSpec:
     """Which files the tokenizer is, and which characters they need replaced."""
     target_vocabulary = "target_vocab.json" if tokens.separate_vocabs else None
-    same_model = _bytes(folder / "source.spm") == _bytes(folder / "target.spm")
+    models = {name: _bytes(folder / name) for name in ("source.spm", "target.spm")}
+    same_model = models["source.spm"] == models["target.spm"]
     try:
         source_ids = load_vocabulary(folder / "vocab.json")
         target_ids = load_vocabulary(folder / target_vocabulary) if target_vocabulary else source_ids
@@ -60,6 +62,8 @@ def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelSha
         table = normalization_table(SentencePiecePair.load(folder, spec))
     except TokenizerError as error:
         raise CheckpointError(f"{folder}: {error}") from error
+    for name, model in models.items():
+        check_case(model, folder / name)
     return spec.model_copy(update={"normalization": table})
 
 

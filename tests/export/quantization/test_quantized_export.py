@@ -1,5 +1,7 @@
 """int8 packages on the command line, and what is said where they cannot be."""
 
+import hashlib
+import os
 import re
 from pathlib import Path
 
@@ -10,6 +12,7 @@ from bench.sentences import flores, heldout
 from export import __main__ as command
 from export.command.arguments import CALIBRATION, SAMPLES, parse
 from export.inputs import LEAST_CALIBRATION, InputError, read_calibration, read_most_loss, read_references
+from export.quantization.texts import Calibration
 from models.config import ModelConfig
 from models.package.checked import PackageError
 from models.package.declared.numbers import Precisions
@@ -128,9 +131,34 @@ def test_text_of_another_language_is_refused(tmp_path: Path, capsys: pytest.Capt
 def test_what_ends_no_line_is_a_part_of_one(tmp_path: Path) -> None:
     """References are told apart by their lines."""
     file = tmp_path / "text"
-    file.write_bytes("One\u2028still one.\r\n\nTwo\x0cstill two.\x85\n".encode())
+    file.write_bytes("\ufeffOne\u2028still one.\r\nTwo\x0cstill two.\x85\n\n".encode())
     options = parse(["folder", "--precision", "int8", "--references", str(file), "--verify-samples", "2"])
     assert read_references(options) == ["One\u2028still one.", "Two\x0cstill two."]
+
+
+def test_references_keep_their_places(tmp_path: Path) -> None:
+    """Without the empty line, each sentence behind it would be compared with the translation of the next."""
+    file = tmp_path / "text"
+    file.write_text("Um.\n\nDois.\n", encoding="utf-8")
+    arguments = ["folder", "--precision", "int8", "--references", str(file), "--verify-samples"]
+    with pytest.raises(InputError, match="text, line 2 is empty; translate sentence 2 of the samples, or leave"):
+        read_references(parse([*arguments, "2"]))
+    assert read_references(parse([*arguments, "1"])) == ["Um."]
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_texts_may_come_through_a_pipe(mark: bytes, tmp_path: Path) -> None:
+    """A shell's <(...) is one. What stands before a text, as some editors have it, belongs to no sentence."""
+    content = mark + b"One line.\n" * LEAST_CALIBRATION
+    reader, writer = os.pipe()
+    os.write(writer, content)
+    os.close(writer)
+    arguments = ["folder", "--precision", "int8", "--calibration", f"/dev/fd/{reader}"]
+    try:
+        calibration = read_calibration(parse(arguments))
+    finally:
+        os.close(reader)
+    assert calibration == Calibration(["One line."] * LEAST_CALIBRATION, hashlib.sha256(content).hexdigest())
 
 
 def test_too_few_references_are_refused(tmp_path: Path) -> None:

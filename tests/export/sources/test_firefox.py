@@ -119,6 +119,22 @@ def test_a_cache_that_was_damaged_is_filled_again(small: Storage) -> None:
     assert (first.folder / MODEL).read_bytes() == SMALL[MODEL]
 
 
+@pytest.mark.parametrize("name", ["record.json", MODEL, VOCABULARY])
+@pytest.mark.parametrize("content", [None, b"", b"{}"])
+def test_a_file_of_the_cache_that_is_gone_or_cut_short_is_fetched_again(
+    name: str, content: bytes | None, small: Storage
+) -> None:
+    first = obtain(small)
+    file = first.folder / name
+    file.unlink()
+    if content is not None and name != VOCABULARY:  # of which the registry has no hash
+        file.write_bytes(content)
+    assert obtain(small) == obtain(small, f"firefox:en-pt@{version(b'weights')}") == first
+    assert (first.folder / VOCABULARY).read_bytes() == b"vocabulary" and (
+        first.folder / MODEL
+    ).read_bytes() == b"weights"
+
+
 def test_no_network(served: Storage, capsys: Capture, tmp_path: Path) -> None:
     registry = "http://127.0.0.1:9/db/models.json"  # where nothing listens
     said = refused(served, capsys, tmp_path, registry=registry)

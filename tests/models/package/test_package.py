@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable
@@ -280,6 +281,36 @@ def test_only_a_package_is_replaced(tmp_path: Path) -> None:
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     with pytest.raises(PackageError, match="exists and is not a package"), draft(tmp_path / "thesis.txt"):
+        pass
+
+
+@pytest.mark.parametrize("content", ['{"manifest_version": 3, "name": "An extension"}', "[]", ""])
+def test_a_manifest_of_something_else_makes_no_package(content: str, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text(content, encoding="utf-8")
+    with pytest.raises(PackageError, match="exists and is not a package"), draft(tmp_path):
+        pass
+
+
+def test_a_package_that_was_cut_short_is_replaced(tiny_package: Package, copy: Path) -> None:
+    """What is wrong with it says to export the checkpoint again."""
+    (copy / MANIFEST).write_bytes((copy / MANIFEST).read_bytes()[:100])
+    with draft(copy) as folder:
+        publish(folder, fill(folder, tiny_package), copy)
+    assert Package.open(copy).manifest.name == "again"
+
+
+@pytest.mark.parametrize("place", [".", ".."])
+def test_the_folder_that_one_is_in_is_not_replaced(place: str, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = copy / place.removeprefix(".").replace(".", "inside")
+    inside.mkdir(exist_ok=True)
+    monkeypatch.chdir(inside)
+    with pytest.raises(PackageError, match=re.escape(f"{place} is the folder that you are in")), draft(Path(place)):
+        pass
+
+
+def test_a_link_to_nothing_is_refused_before_a_package_is_made(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nothing")
+    with pytest.raises(PackageError, match="link is a link to what is not there"), draft(tmp_path / "link"):
         pass
 
 

@@ -7,8 +7,10 @@ import pytest
 import transformers
 from sentencepiece import SentencePieceProcessor
 
+from models.checkpoint.contents import CheckpointError
 from models.checkpoint.t5_like import read_tokenizer
 from models.tokenizers.tokenizer_json import TokenizerJson, TokenizerJsonSpec
+from tests.checkpoints import edit_json
 from tests.models.tokenizers.test_tokenizer_json import SCRIPTS, sentencepieces, texts, theirs
 
 __all__ = ["theirs"]
@@ -59,6 +61,15 @@ def test_ids_are_those_of_transformers_but_for_what_is_unknown(ours: TokenizerJs
 def test_what_is_unknown_is_that_to_sentencepiece(ours: TokenizerJson, folder: Path) -> None:
     pieces = SentencePieceProcessor(model_file=str(folder / "spiece.model"))
     assert ours.encode("A ☃ house")[:-1] == pieces.encode("A ☃ house")
+
+
+def test_an_unknown_token_of_another_name_has_to_be_said(tmp_path: Path) -> None:
+    """transformers calls it "<unk>" where nobody says otherwise, and gives the vocabulary a token of that name."""
+    sentencepieces(tmp_path, "spiece.model", [], {"unk_piece": "[UNK]", "unk_id": 0}, tokenizer_class="T5Tokenizer")
+    with pytest.raises(CheckpointError, match=r"unk_token is '<unk>', which is none of its \d+ pieces: say in"):
+        read_tokenizer(tmp_path, END_ID)
+    edit_json(tmp_path / "tokenizer_config.json", unk_token="[UNK]")
+    assert opened(tmp_path, tmp_path).unknown_id == 0
 
 
 @pytest.mark.parametrize("tag", CODES)

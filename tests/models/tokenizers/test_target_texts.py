@@ -13,7 +13,7 @@ from models.tokenizers.byte_tokenizer import ByteSpec, ByteTokenizer
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.target_texts import Completions, Pieces, StopStrings
 from models.tokenizers.tokenizer import Tokenizer
-from tests.checkpoints import END, UNKNOWN, ZOO, flores, sentencepiece_model, vocabulary, write_tokenizer
+from tests.checkpoints import END, UNKNOWN, ZOO, flores, sentencepiece_model, vocabulary, write_json, write_tokenizer
 from tests.oracles import tokenizer_of
 
 PAD = 32000
@@ -32,6 +32,24 @@ def by_bytes(tmp_path_factory: pytest.TempPathFactory) -> SentencePiecePair:
     write_tokenizer(folder, model, model, separate=False)
     pad = vocabulary(model)["<pad>"]
     return SentencePiecePair.load(folder, SentencePieceSpec(end_id=END, unknown_id=UNKNOWN, hidden_ids=(END, pad)))
+
+
+@pytest.fixture(scope="module")
+def by_both(tmp_path_factory: pytest.TempPathFactory) -> SentencePiecePair:
+    """One vocabulary of the pieces of two models, as OPUS-MT has it: the target's lacks some of them."""
+    folder = tmp_path_factory.mktemp("both")
+    source, target = sentencepiece_model(0), sentencepiece_model(1)
+    write_tokenizer(folder, source, target, separate=False)
+    together = dict.fromkeys((*vocabulary(source), *vocabulary(target)))
+    write_json(folder / "vocab.json", {piece: place for place, piece in enumerate(together)})
+    return SentencePiecePair.load(folder, SentencePieceSpec(end_id=END, unknown_id=UNKNOWN, hidden_ids=(END,)))
+
+
+def test_pieces_that_the_model_of_targets_lacks_are_their_text(by_both: SentencePiecePair) -> None:
+    pieces = by_both.pieces()
+    texts = [by_both.decode([token_id]) for token_id in range(len(pieces))]
+    assert [piece.decode().strip() for piece in pieces] == texts
+    assert sum("\u2047" in text for text in texts) == 1  # the unknown token alone
 
 
 @pytest.mark.parametrize("name", ["zoo", "by_bytes", "bytes"])

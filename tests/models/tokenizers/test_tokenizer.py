@@ -1,5 +1,6 @@
 """The tokenizer gives the ids of transformers' MarianTokenizer; a stream of text never takes anything back."""
 
+import io
 import warnings
 from itertools import chain, pairwise
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from sentencepiece import SentencePieceTrainer
 from transformers import MarianTokenizer
 
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
@@ -136,6 +138,27 @@ def test_target_vocabulary_of_its_own(tmp_path: Path) -> None:
         assert tokenizer.encode(english) == marian(english).input_ids
         token_ids = [index for index in marian(text_target=portuguese).input_ids if index != UNKNOWN]
         assert tokenizer.decode(token_ids) == marian.decode(token_ids, skip_special_tokens=True)
+
+
+def test_no_text_ends_itself(tmp_path: Path) -> None:
+    """Control tokens may be pieces of texts: SentencePiece calls them user-defined symbols."""
+    writer = io.BytesIO()
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(english for english, _ in flores()),
+        model_writer=writer,
+        vocab_size=211,
+        character_coverage=0.98,
+        eos_id=END,
+        unk_id=UNKNOWN,
+        bos_id=-1,
+        user_defined_symbols=["</s>", "<x>"],
+        minloglevel=2,
+    )
+    write_tokenizer(tmp_path, writer.getvalue(), writer.getvalue(), separate=False)
+    spec = SentencePieceSpec(end_id=END, unknown_id=UNKNOWN, hidden_ids=(END,))
+    tokenizer, ids = SentencePiecePair.load(tmp_path, spec), vocabulary(writer.getvalue())
+    assert tokenizer.encode("<x></s>")[-3:] == [ids["<x>"], UNKNOWN, END]
+    assert tokenizer.encode_target("<x></s>")[-2:] == [ids["<x>"], UNKNOWN]
 
 
 def test_longest_piece(zoo: SentencePiecePair) -> None:

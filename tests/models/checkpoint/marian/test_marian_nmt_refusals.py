@@ -20,6 +20,7 @@ from tests.models.checkpoint.marian.marian_nmt import (
     INT8,
     INTGEMM8,
     PIECES,
+    TARGET_PIECES,
     Item,
     binary,
     configuration_item,
@@ -270,3 +271,13 @@ def test_nothing_reads_an_activation_scale(folder: Path) -> None:
     (folder / MODEL).write_bytes(changed(f"{MATRIX}_QuantMultA", type=0x99, shape=(0,)))
     load_checkpoint(folder)
     assert INTGEMM8 in {item.type for item in items() if item.name.endswith("_QuantMultA")}
+
+
+@pytest.mark.parametrize("changes", [{}, {"dim_vocabs": [PIECES, TARGET_PIECES], "tied_embeddings_all": False}])
+def test_case_that_marian_alone_writes_as_pieces_is_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "model", **changes)
+    load_checkpoint(folder)
+    *_, file = sorted(folder.glob("*.spm"))
+    file.write_bytes(file.read_bytes() + b"\x1a\x02\x38\x01")  # NormalizerSpec.encode_case
+    with pytest.raises(CheckpointError, match=f"{file.name} has encode_case of Marian's own SentencePiece"):
+        load_checkpoint(folder)

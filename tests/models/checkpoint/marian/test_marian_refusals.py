@@ -305,3 +305,17 @@ def test_two_vocabularies_have_no_tokens_in_common(tmp_path: Path) -> None:
     edit_json(folder / "generation_config.json", encoder_no_repeat_ngram_size=3)
     with pytest.raises(CheckpointError, match=r"encoder_repetition_penalty is 1\.0 and encoder_no_repeat_ngram_size 3"):
         load_checkpoint(folder)
+
+
+@pytest.mark.parametrize("name", ["source.spm", "target.spm"])
+@pytest.mark.parametrize(
+    ("rule", "field"), [("encode_case", b"\x1a\x02\x38\x01"), ("decode_case", b"\x2a\x02\x40\x01")]
+)
+def test_case_that_marian_alone_writes_as_pieces_is_refused(name: str, rule: str, field: bytes, folder: Path) -> None:
+    """SentencePiece opens such a model and passes the rule over: capitals would be unknown. 1: on; 0: off."""
+    model = (folder / name).read_bytes()
+    (folder / name).write_bytes(model + field)
+    with pytest.raises(CheckpointError, match=f"{name} has {rule} of Marian's own SentencePiece"):
+        load_checkpoint(folder)
+    (folder / name).write_bytes(model + field[:-1] + b"\0")
+    load_checkpoint(folder)
