@@ -72,6 +72,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "Lower --teacher or --student"
             )
         kept = pairs(read_pair(ParallelText(source=corpus / "pairs.en", target=corpus / "pairs.pt")))
+        if len(kept) <= VALIDATION:
+            raise CorpusError(
+                f"{corpus} has {len(kept):,} pairs of sentences; more than {VALIDATION} are needed, "
+                f"of which {VALIDATION} are to validate with. Build it of more sources"
+            )
         write_lines(out / "teacher.en", english[: options.teacher])
         write_lines(out / "student.en", english[options.teacher : needed])
         for side, language in enumerate(("en", "pt")):
