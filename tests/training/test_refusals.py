@@ -34,6 +34,12 @@ def test_pairs_that_leave_none_to_train_with_are_refused(corpus: Path, capsys: p
     assert not (corpus / "out").exists()
 
 
+def test_numbers_of_sentences_below_one_are_refused(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        choose.main([str(corpus), str(corpus / "out"), "--teacher", "-5", "--student", "5"])
+    assert "--teacher is -5 and --student 5; give 1 or more of each" in capsys.readouterr().err
+
+
 def test_a_distillation_that_learns_nothing_is_refused() -> None:
     with pytest.raises(ValidationError, match="are all 0: set one above 0"):
         Distillation(teacher=Path("teacher"), logits=0)

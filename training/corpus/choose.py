@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--teacher", type=int, default=TEACHER, metavar="N", help=f"lines of teacher.en ({TEACHER:,})")
     parser.add_argument("--student", type=int, default=STUDENT, metavar="N", help=f"lines of student.en ({STUDENT:,})")
     options = parser.parse_args(arguments)
+    if min(options.teacher, options.student) < 1:
+        parser.error(f"--teacher is {options.teacher} and --student {options.student}; give 1 or more of each")
 
     def work(console: Console) -> None:
         corpus, out = options.corpus, options.out
