@@ -224,6 +224,12 @@ class Distillation(Frozen):
     notes: bool = False
     """Keep on disk what the teacher says in the first epoch, for the others. The encoder has to be frozen."""
 
+    @model_validator(mode="after")
+    def _learns(self) -> "Distillation":
+        if not (self.logits or self.in_batch or self.hidden or self.cross_entropy):
+            raise ValueError("logits, in_batch, hidden and cross_entropy are all 0: set one above 0")
+        return self
+
 
 class Run(Frozen):
     """What is the same whatever is learnt."""

@@ -93,7 +93,9 @@ def check_lengths(source: Path, lines: Sequence[str], sources: Sequence[Sequence
 
 
 def languages(teacher: Package) -> tuple[Sequence[str], Sequence[str]]:
-    """Source and target languages of a package."""
+    """Source and target languages of a package. Raises TrainingError where it does not translate."""
+    if not teacher.manifest.target_languages:
+        raise TrainingError(f"{teacher.manifest.name} is an encoder alone; give a teacher that translates")
     return teacher.manifest.source_languages, teacher.manifest.target_languages
 
 

@@ -182,5 +182,8 @@ def matching(model: Transformer, patterns: Sequence[str], key: str) -> list[str]
     names = [name for name, _ in model.named_parameters()]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
-            raise TrainingError(f"{key}: no parameter matches {pattern!r}; there are {', '.join(names)}")
+            there = dict.fromkeys(
+                ".".join("*" if part.isdecimal() else part for part in name.split(".")) for name in names
+            )
+            raise TrainingError(f"{key}: no parameter matches {pattern!r}; there are {', '.join(there)}")
     return [name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns)]

@@ -19,6 +19,7 @@ from models.checkpoint.encoders import load
 from tests.training.experiments import toml
 from training.data.batches import make_batch
 from training.data.text import Corpus
+from training.distill import main as distill
 from training.encoders.__main__ import main
 from training.encoders.config import EncoderExperiment, EncoderShape, Masking, WordPieces
 from training.encoders.model import Encoder
@@ -195,7 +196,11 @@ def test_a_text_is_learnt_then_labels_of_texts_and_of_words(tmp_path: Path) -> N
     assert sum(right) > 0.8 * len(right) and sum(tags) > 0.8 * len(tags)
     texts = [text for _, text in parts[1]]
     check_labels_of_texts(exported(of_texts, texts), of_texts, texts)
-    check_labels_of_words(exported(of_words, texts), of_words, texts)
+    package = exported(of_words, texts)
+    check_labels_of_words(package, of_words, texts)
+    assert (
+        distill([str(package), "--source", str(package.with_name("samples.txt")), "--out", str(tmp_path / "out")]) == 2
+    )
 
 
 def exported(folder: Path, texts: Sequence[str]) -> Path:

@@ -263,6 +263,7 @@ def test_a_checkpoint_to_begin_with(tmp_path: Path, capfd: pytest.CaptureFixture
         assert torch.equal(tensor, before[name]) == (frozen or name.endswith("positions")), name
     error = refusal(capfd, tmp_path, start=begun | {"freeze": ["encodr.*"]}, **changes)
     assert "start.freeze: no parameter matches 'encodr.*'; there are source_embedding, " in error
+    assert error.count("encoder.*.attention.qkv.weight") == 1
     assert "start.freeze leaves nothing to train" in refusal(
         capfd, tmp_path, start=begun | {"freeze": ["*"]}, **changes
     )

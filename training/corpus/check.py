@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         excluded = Excluded([*listed(options.held_out), *_held_out(options.folder)])
-        lines = sum(len(read_lines(options.folder / name)) for name in TEXTS)
+        lines = sum(len(_lines(options.folder / name)) for name in TEXTS)
         found = list(findings(options.folder, excluded))
     except TrainingError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -53,7 +53,7 @@ def findings(folder: Path, excluded: Excluded) -> Iterator[str]:
 def lines_with_origins(folder: Path, text: str) -> list[tuple[str, str]]:
     """The lines of a text of the corpus, each with where it is from. Raises CorpusError where there are not as many."""
     origins = TEXTS[text]
-    lines, places = read_lines(folder / text), read_lines(folder / origins)
+    lines, places = _lines(folder / text), _lines(folder / origins)
     if len(lines) != len(places):
         raise CorpusError(f"{text} has {len(lines)} lines and {origins} has {len(places)}; build the corpus again")
     return list(zip(lines, places, strict=True))
@@ -61,7 +61,12 @@ def lines_with_origins(folder: Path, text: str) -> list[tuple[str, str]]:
 
 def _held_out(folder: Path) -> list[str]:
     """Sentences of the held-out documents."""
-    return read_lines(folder / "held_out.txt")
+    return _lines(folder / "held_out.txt")
+
+
+def _lines(file: Path) -> list[str]:
+    """A corpus of few sources may have none."""
+    return [] if file.is_file() and not file.stat().st_size else read_lines(file)
 
 
 if __name__ == "__main__":

@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--teacher", type=int, default=TEACHER, metavar="N", help=f"lines of teacher.en ({TEACHER:,})")
     parser.add_argument("--student", type=int, default=STUDENT, metavar="N", help=f"lines of student.en ({STUDENT:,})")
     options = parser.parse_args(arguments)
+    if min(options.teacher, options.student) < 1:
+        parser.error(f"--teacher is {options.teacher} and --student {options.student}; give 1 or more of each")
 
     def work(console: Console) -> None:
         corpus, out = options.corpus, options.out
@@ -72,6 +74,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 "Lower --teacher or --student"
             )
         kept = pairs(read_pair(ParallelText(source=corpus / "pairs.en", target=corpus / "pairs.pt")))
+        if len(kept) <= VALIDATION:
+            raise CorpusError(
+                f"{corpus} has {len(kept):,} pairs of sentences; more than {VALIDATION} are needed, "
+                f"of which {VALIDATION} are to validate with. Build it of more sources"
+            )
         write_lines(out / "teacher.en", english[: options.teacher])
         write_lines(out / "student.en", english[options.teacher : needed])
         for side, language in enumerate(("en", "pt")):

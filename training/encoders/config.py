@@ -73,6 +73,12 @@ class EncoderExperiment(Run):
             raise ValueError("give either both [vocabulary] and [model], or start")
         if self.validation.enough is not None:
             raise ValueError("validation.enough is the BLEU of translations; an encoder has none, see patience")
+        unused = {f"training.{key}" for key in self.training.model_fields_set & {"scheduled_sampling", "ponder_price"}}
+        unused |= {f"validation.{key}" for key in self.validation.model_fields_set & {"sentences", "num_beams"}}
+        if self.objective != "mlm" and "masking" in self.model_fields_set:
+            unused.add("masking")
+        if unused:
+            raise ValueError(f'an encoder with the objective "{self.objective}" has no {", ".join(sorted(unused))}')
         if self.masking.masked + self.masking.random > 1:
             raise ValueError(f"masking.masked {self.masking.masked} and random {self.masking.random} are more than 1")
         return self

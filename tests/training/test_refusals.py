@@ -1,0 +1,65 @@
+"""What cannot be learnt from, or would be left out without a word, is refused by name."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from training.config import Distillation
+from training.corpus import check, choose
+from training.encoders.config import EncoderExperiment
+
+SENTENCE = "This sentence has five words"
+PLACE = "Wesnoth\ta document"
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    """One of 300 pairs, without Portuguese sentences and without held-out documents."""
+    files = {"pairs.en": 300, "pairs.pt": 300, "mono.en": 20, "mono.pt": 0, "held_out.txt": 0}
+    for name, lines in files.items():
+        (tmp_path / name).write_text(f"{SENTENCE}\n" * lines, encoding="utf-8")
+    for name, lines in {"pairs.origins": 300, "mono.en.origins": 20, "mono.pt.origins": 0}.items():
+        (tmp_path / name).write_text(f"{PLACE}\n" * lines, encoding="utf-8")
+    return tmp_path
+
+
+def test_a_part_of_the_corpus_is_checked(corpus: Path) -> None:
+    assert check.main([str(corpus)]) == 0
+
+
+def test_pairs_that_leave_none_to_train_with_are_refused(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert choose.main([str(corpus), str(corpus / "out"), "--teacher", "5", "--student", "5"]) == 2
+    assert "has 300 pairs of sentences; more than 300 are needed" in capsys.readouterr().err
+    assert not (corpus / "out").exists()
+
+
+def test_numbers_of_sentences_below_one_are_refused(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        choose.main([str(corpus), str(corpus / "out"), "--teacher", "-5", "--student", "5"])
+    assert "--teacher is -5 and --student 5; give 1 or more of each" in capsys.readouterr().err
+
+
+def test_a_distillation_that_learns_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match="are all 0: set one above 0"):
+        Distillation(teacher=Path("teacher"), logits=0)
+
+
+@pytest.mark.parametrize(
+    ("objective", "section", "key"),
+    [
+        ("mlm", {"validation": {"sentences": 50}}, "validation.sentences"),
+        ("mlm", {"training": {"max_steps": 1, "scheduled_sampling": 0.5}}, "training.scheduled_sampling"),
+        ("text", {"masking": {"words": 0.3}}, "masking"),
+    ],
+)
+def test_keys_that_an_encoder_has_no_use_for_are_refused(objective: str, section: dict[str, object], key: str) -> None:
+    run = {
+        "output": "out",
+        "start": "bert",
+        "objective": objective,
+        "data": {"train": ["a"], "validation": "b"},
+        "training": {"max_steps": 1},
+    }
+    with pytest.raises(ValidationError, match=f"has no {key}"):
+        EncoderExperiment.model_validate(run | section)
