@@ -207,7 +207,7 @@ class SearchedRows(Generic[S]):
             self._update_ask()
 
     def _placed(self, parents: NDArray[np.intp], others: int) -> NDArray[np.intp]:
-        """Which row each takes. parents: those that beams continue come after so many others"""
+        """Which row each takes. parents: those that beams continue come after so many others."""
         if self._moves:
             return place(parents)
         rows = np.arange(len(parents))  # the beams of a search beside each other: they read the same source
