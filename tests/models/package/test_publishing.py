@@ -1,0 +1,119 @@
+"""A package stands in its place only if it is whole, and takes nobody else's."""
+
+import re
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from models.package.checked import PackageError
+from models.package.folder import MANIFEST, Package, draft, file_entries, publish
+from models.package.manifest import Manifest
+
+
+def fill(folder: Path, source: Package) -> Manifest:
+    """Puts a package's files into a draft, and returns the manifest it needs."""
+    for name in source.manifest.files:
+        shutil.copyfile(source.folder / name, folder / name)
+    return source.manifest.model_copy(update={"name": "again", "files": file_entries(folder)})
+
+
+def test_publish_makes_a_package(tiny_package: Package, tmp_path: Path) -> None:
+    target = tmp_path / "new" / "folders" / "package"
+    with draft(target) as folder:
+        publish(folder, fill(folder, tiny_package), target)
+    assert Package.open(target).manifest.name == "again"
+    assert [path.name for path in target.parent.iterdir()] == ["package"]
+    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(target.parent.stat().st_mode)
+
+
+def test_publish_replaces_a_package(tiny_package: Package, copy: Path) -> None:
+    (copy / "old").touch()
+    with draft(copy) as folder:
+        publish(folder, fill(folder, tiny_package), copy)
+    assert Package.open(copy).manifest.name == "again"
+    assert not (copy / "old").exists()
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_draft_that_fails_leaves_nothing(tiny_package: Package, tmp_path: Path, error: type[BaseException]) -> None:
+    target = tmp_path / "new" / "package"
+    with pytest.raises(error), draft(target) as folder:
+        fill(folder, tiny_package)
+        raise error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_draft_that_fails_leaves_the_old_package(tiny_package: Package, copy: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), draft(copy) as folder:
+        fill(folder, tiny_package)
+        raise KeyboardInterrupt
+    assert Package.open(copy).sha256 == tiny_package.sha256
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_ctrl_c_between_two_packages_keeps_the_old_one(
+    tiny_package: Package, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+
+    def interrupted(self: Path, target: Path) -> Path:
+        if self.name == "package":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    with pytest.raises(KeyboardInterrupt), draft(copy) as folder:
+        manifest = fill(folder, tiny_package)
+        monkeypatch.setattr(Path, "rename", interrupted)
+        publish(folder, manifest, copy)
+    assert Package.open(copy).sha256 == tiny_package.sha256
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_only_a_package_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    with pytest.raises(PackageError, match="exists and is not a package"), draft(tmp_path):
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    with pytest.raises(PackageError, match="exists and is not a package"), draft(tmp_path / "thesis.txt"):
+        pass
+
+
+@pytest.mark.parametrize("content", ['{"manifest_version": 3, "name": "An extension"}', "[]", ""])
+def test_a_manifest_of_something_else_makes_no_package(content: str, tmp_path: Path) -> None:
+    (tmp_path / MANIFEST).write_text(content, encoding="utf-8")
+    with pytest.raises(PackageError, match="exists and is not a package"), draft(tmp_path):
+        pass
+
+
+def test_a_package_that_was_cut_short_is_replaced(tiny_package: Package, copy: Path) -> None:
+    """What is wrong with it says to export the checkpoint again."""
+    (copy / MANIFEST).write_bytes((copy / MANIFEST).read_bytes()[:100])
+    with draft(copy) as folder:
+        publish(folder, fill(folder, tiny_package), copy)
+    assert Package.open(copy).manifest.name == "again"
+
+
+@pytest.mark.parametrize("place", [".", ".."])
+def test_the_folder_that_one_is_in_is_not_replaced(place: str, copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    inside = copy / place.removeprefix(".").replace(".", "inside")
+    inside.mkdir(exist_ok=True)
+    monkeypatch.chdir(inside)
+    with pytest.raises(PackageError, match=re.escape(f"{place} is the folder that you are in")), draft(Path(place)):
+        pass
+
+
+def test_a_link_to_nothing_is_refused_before_a_package_is_made(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("nothing")
+    with pytest.raises(PackageError, match="link is a link to what is not there"), draft(tmp_path / "link"):
+        pass
+
+
+def test_an_empty_folder_is_replaced(tiny_package: Package, tmp_path: Path) -> None:
+    target = tmp_path / "empty"
+    target.mkdir()
+    with draft(target) as folder:
+        publish(folder, fill(folder, tiny_package), target)
+    assert Package.open(target).manifest.name == "again"
