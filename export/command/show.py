@@ -22,24 +22,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("package", nargs="?", help="its folder, or its name in $DRAGOMAN_HOME; none: list those")
     name: str | None = parser.parse_args(arguments).package
     try:
-        return _list() if name is None else _show(find(name), _describe)
+        folders = list(local()) if name is None else [find(name)]
     except (PackageError, OSError) as error:
         return _fail(error)
-
-
-def _list() -> int:
-    folders = list(local())
     if not folders:
         print(f"no packages in {home()}; dragoman pull fetches one")
-    return max((_show(folder, _line) for folder in folders), default=0)
+    return max((_show(folder, _line if name is None else _describe) for folder in folders), default=0)
 
 
 def _show(folder: Path, lines: Callable[[Package], Iterable[str]]) -> int:
     """One that is not whole keeps none of the others from being listed."""
     try:
-        print("\n".join(lines(Package.open(folder))))
+        text = "\n".join(lines(Package.open(folder)))
     except (PackageError, OSError) as error:
         return _fail(error)
+    print(text)
     return 0
 
 

@@ -95,19 +95,21 @@ struct LookCoarsely {
         best = larger(looks[p], best);
       }
       CoarseRow& row = found[first + r];
-      if (__builtin_expect(any(best >= all(row.least)), 0)) consider(row, looks, largest(best), at);
+      if (__builtin_expect(any(best >= all(row.least)), 0)) consider(row, looks, at);
     }
   }
 
-  __attribute__((noinline)) void consider(CoarseRow& row, const Floats* looks, float best, int at) {
-    if (best > row.most) {
-      row.total = row.total * exponential(all(row.most - best));
-      row.most = best;
-    }
-    const Floats deepest = all(row.most - seen_depth);
+  // 16 by 16: what comes of it does not depend on how many columns a panel has.
+  __attribute__((noinline)) void consider(CoarseRow& row, const Floats* looks, int at) {
     float least = least_kept(row, c.margin, kept);
     for (int p = 0; p < parts; p++) {
-      if (any(looks[p] >= deepest)) row.total = row.total + exponential(looks[p] - all(row.most));
+      if (any(looks[p] > all(row.most))) {
+        const float best = largest(looks[p]);
+        row.total = row.total * exponential(all(row.most - best));
+        row.most = best;
+        least = least_kept(row, c.margin, kept);
+      }
+      if (any(looks[p] >= all(row.most - seen_depth))) row.total = row.total + exponential(looks[p] - all(row.most));
       uint32_t left = bits(looks[p] >= all(least));
       if (!left) continue;
       float x[16];
