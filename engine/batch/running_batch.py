@@ -67,7 +67,7 @@ class RunningBatch(Generic[S]):
         self._cache = decoder.open_cache(rows)
         self._observer: Observer = observer
         self._told: WorkerObserver = observer.worker(worker)
-        self._rows = SearchedRows(self._cache, rows, self._told, not decoder.device.has_slots)
+        self._rows = SearchedRows(self._cache, rows, self._told, decoder.device)
         self._passes = Passes(decoder)
         self._passing = self._passes.waiting
         self._encoder = EncoderRuns(decoder, encodes_beside)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from engine.batch.placing import place
 from engine.batch.running import Running
 from engine.decoder import EACH_BEST, Ask, Cache, Found, Outlook, S
+from engine.devices.session import Device
 from engine.observer import WorkerObserver
 from engine.processors.processed import Processed
 from engine.processors.stage import ProcessorStage
@@ -25,9 +26,13 @@ class SearchedRows(Generic[S]):
     for all its rows, and so is beam search.
     """
 
-    def __init__(self, cache: Cache[S], rows: int, told: WorkerObserver, moves: bool = True) -> None:
-        """`moves`: what a row of the cache has is moved with it, so as few as can be are."""
-        self._cache, self._told, self._moves = cache, told, moves
+    def __init__(self, cache: Cache[S], rows: int, told: WorkerObserver, device: Device) -> None:
+        """device: of the cache."""
+        self._cache, self._told = cache, told
+        self._moves = not device.has_slots
+        """What a row of the cache has is moved with it, so as few as can be are."""
+        self._foretells = device.steps_ahead
+        """Somebody wants to know how beams will go on."""
         self.running: dict[Running, None] = {}
         """Whoever holds rows."""
         self._owners: list[Running] = []
@@ -99,7 +104,7 @@ class SearchedRows(Generic[S]):
 
     def _outlook(self) -> Outlook | None:
         """How the rows will go on, if that can be told. A row that has joined is behind the beams for a step."""
-        if self._processing or (self._in_beams and (self._moves or self._starting)):
+        if self._processing or (self._in_beams and (self._starting or not self._foretells)):
             return None
         if any(one.number is None and not one.greedy for one in self._starting):  # fed their prefixes
             return None

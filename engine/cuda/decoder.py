@@ -82,7 +82,7 @@ class CudaDecoder:
                 f"{DEVICE_OPERATORS_VERSION}: it needs a newer Dragoman"
             )
         spec = graphs.spec.model_copy(update={"decoder": step.decoder, "cache": step.cache})
-        on_ours = replace(device, kernels=DEVICE_KERNELS, has_slots=True)
+        on_ours = replace(device, kernels=DEVICE_KERNELS, has_slots=True, steps_ahead=True)
         try:
             library = device_library(gpu=device.kind == "cuda")
             return cls(replace(graphs, spec=spec), source_capacity, target_capacity, on_ours, library, step.encoder)

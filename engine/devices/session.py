@@ -73,6 +73,8 @@ class Device:
     standard operators run."""
     has_slots: bool = False
     """Rows are told where to look, and may be in any order. Else what a row has is moved with it."""
+    steps_ahead: bool = False
+    """Steps are made before they are asked for, where somebody says how rows will go on."""
 
     @property
     def provider(self) -> str:

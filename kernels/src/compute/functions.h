@@ -20,7 +20,6 @@ INLINE void store_part(float* p, Floats a, int n) {
 INLINE Floats load_up_to(const float* p, int n) { return n >= 16 ? load(p) : load_part(p, n); }
 INLINE void store_up_to(float* p, Floats a, int n) { n >= 16 ? store(p, a) : store_part(p, a, n); }
 
-
 // A bit for each lane of a mask, the first is the lowest.
 template <int N>
 INLINE uint32_t bits(Lanes<int32_t, N> mask) {
