@@ -61,7 +61,8 @@ def output_layer(package: Package, numbers: Numbers, kernels: Kernels) -> Output
         return OutputLayer("int8", computed=1, stored=numbers)
     query, key = (value.shape for value in best.inputs[COARSE_QUERY : COARSE_KEY + 1] if value is not None)
     assert query is not None and key is not None
-    return OutputLayer("int8", key.numpy()[0], query.numpy()[0], COARSE_LEAST, numbers)
+    halved = best.attributes.get_int("key_bits", 8) == 4
+    return OutputLayer("int8", key.numpy()[0], query.numpy()[0], COARSE_LEAST, numbers, halved)
 
 
 class Step(BaseModel):

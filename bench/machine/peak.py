@@ -70,6 +70,8 @@ class OutputLayer:
     """So many tokens of each row are computed in fp32 then, at least, by their whole weights."""
     stored: Numbers = "fp32"
     """Of the whole weights."""
+    halved: bool = False
+    """Whether two of the numbers by which tokens are looked at share a byte."""
 
 
 def step_cost(config: ModelShape, rows: int, source: int, target: int, layers: Numbers, output: OutputLayer) -> Cost:
@@ -89,6 +91,8 @@ def step_cost(config: ModelShape, rows: int, source: int, target: int, layers: N
     of["fp32"] += output.projections * width
     computed = rows * output.computed * width
     weights = of["int8"] + 4 * of["fp32"] + computed * (1 if output.stored == "int8" else 4)
+    if output.halved:
+        weights -= looked_at // 2
     return Cost(rows * of["int8"], rows * of["fp32"] + attention + computed, weights)
 
 

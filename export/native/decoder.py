@@ -102,7 +102,7 @@ class _Decoder:
         attributes: Attributes = {"scale": look["scale"], "zero_point": look["zero_point"], "exact": 1}
         coarse: list[ir.Value] = []
         if output is not None and (found := output.coarse) is not None:
-            attributes = {**attributes, "margin": found.margin, "strange": found.strange}
+            attributes = {**attributes, "margin": found.margin, "strange": found.strange, "key_bits": found.key_bits}
             parts = {"query": found.query, "key": found.key, "centre": found.centre}
             coarse = [self._nodes.constant(f"{OUTPUT}.coarse_{name}", part) for name, part in parts.items()]
         inputs = [hidden, self._inputs["ranks"], *self._layers.output(), self._allowed, *coarse]

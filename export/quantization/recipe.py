@@ -29,6 +29,8 @@ class CoarseLook:
     """Of a row less the centre [numbers + probes, width]: what a look is made of, then what it leaves out."""
     key: NDArray[np.float32]
     """Of a token's weight less the mean [numbers, width]."""
+    key_bits: int
+    """So many are kept of each number of a token's key."""
     centre: NDArray[np.float32]
     """Of rows [width]."""
     margin: float

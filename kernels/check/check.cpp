@@ -88,20 +88,26 @@ struct KeepSums {
   }
 };
 
-// Sums of (x - zero_point) * weight by the tiles, against plain C++.
+// Sums of (x - zero_point) * weight by the tiles, against plain C++. Rows: of bytes, or those that nibbles are for.
+template <class Rows>
 void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill, Random& random, Scratch& scratch) {
-  const int depth = (inputs + group - 1) / group * group, panels = (outputs + columns - 1) / columns;
+  constexpr bool nibbles = Rows::kind == Packed::nibbles;
+  constexpr int numbers = nibbles ? 2 * group : group;
+  const int depth = (inputs + numbers - 1) / numbers * numbers, panels = (outputs + columns - 1) / columns;
   std::vector<int8_t> weight((size_t)outputs * inputs);
-  for (size_t i = 0; i < weight.size(); i++) weight[i] = weight_of(fill, random, (int)i % inputs);
+  for (size_t i = 0; i < weight.size(); i++) {
+    weight[i] = weight_of(fill, random, (int)i % inputs);
+    if (nibbles) weight[i] = (int8_t)(weight[i] / 16 * 16);
+  }
   Memory<int8_t> packed((size_t)panels * columns * depth);
   Memory<int32_t> start((size_t)panels * columns);
-  pack(weight.data(), outputs, inputs, depth, packed.get());
+  (nibbles ? pack_nibbles : pack)(weight.data(), outputs, inputs, depth, packed.get());
   for (int n = 0; n < outputs; n++) {
     int32_t total = 0;
     for (int k = 0; k < inputs; k++) total += weight[(size_t)n * inputs + k];
     start[n] = (shift - zero_point) * total;
   }
-  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, false};
+  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, Rows::kind};
   std::vector<uint8_t> x((size_t)rows * inputs);
   ByteRows bytes(rows, depth, scratch);
   for (int r = 0; r < rows; r++) {
@@ -112,7 +118,7 @@ void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill,
   }
   std::vector<int32_t> sums((size_t)rows * outputs);
   KeepSums keep{sums, outputs};
-  multiply(w, bytes.bytes(), rows, keep);
+  multiply(w, bytes.bytes<Rows>(), rows, keep);
   int wrong = 0;
   for (int r = 0; r < rows; r++)
     for (int n = 0; n < outputs; n++) {
@@ -123,8 +129,8 @@ void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill,
     }
   if (wrong > 0) {
     failures++;
-    printf("product of %d rows, [%d, %d], zero point %d, fill %d: %d sums WRONG\n", rows, outputs, inputs, zero_point,
-           fill, wrong);
+    printf("product of %d rows, [%d, %d], zero point %d, fill %d, kind %d: %d sums WRONG\n", rows, outputs, inputs,
+           zero_point, fill, (int)Rows::kind, wrong);
   }
   add_to_hash(sums.data(), sums.size() * sizeof(int32_t));
 }
@@ -151,7 +157,7 @@ void check_wide_product(int rows, int outputs, int inputs, Fill fill, Random& ra
   Memory<int8_t> packed((size_t)panels * columns * depth);
   Memory<int32_t> start((size_t)panels * columns);
   pack((const int8_t*)weight.data(), outputs, 2 * inputs, depth, packed.get());
-  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, true};
+  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, Packed::words};
   const size_t stride = padded(depth);
   uint8_t* bytes = scratch.take<uint8_t>(rows * stride);
   memset(bytes, 0, rows * stride);
@@ -192,7 +198,7 @@ void check_wide_layer(Scratch& scratch) {
       Memory<int32_t> start((size_t)panels * columns);
       pack((const int8_t*)weight.data(), outputs, 2 * inputs, depth, packed.get());
       Linear l{};
-      l.weight = {outputs, inputs, depth, panels, packed.get(), start.get(), scales.data(), bias.data(), true};
+      l.weight = {outputs, inputs, depth, panels, packed.get(), start.get(), scales.data(), bias.data(), Packed::words};
       linear(l, x.data(), 1, nullptr, out.data(), scratch);
       for (int n = 0; n < outputs; n++) {
         double expected = 0, norm = 0;
@@ -216,9 +222,11 @@ void check_products(Scratch& scratch) {
   for (const auto& shape : shapes)
     for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
       for (int zero_point : {0, 128, 255, 77})
-        for (int fill = 0; fill < fills; fill++)
-          check_product(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
-  check_product(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
+        for (int fill = 0; fill < fills; fill++) {
+          check_product<Bytes>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
+          check_product<BytesByNibbles>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
+        }
+  check_product<Bytes>(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
   for (const auto& shape : shapes)
     for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
       for (int fill = 0; fill < fills; fill++)

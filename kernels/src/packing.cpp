@@ -6,23 +6,25 @@
 namespace dragoman {
 
 void Packing::fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs,
-                   int row_bytes) {
+                   int row_bytes, Packed kind) {
   const Kernels& k = kernels();
-  const int depth = (row_bytes + k.group - 1) / k.group * k.group, panels = (outputs + k.columns - 1) / k.columns;
+  const bool halves = kind == Packed::nibbles;
+  const int numbers = halves ? 2 * k.group : k.group, depth = (row_bytes + numbers - 1) / numbers * numbers;
+  const int panels = (outputs + k.columns - 1) / k.columns;
   const size_t columns = (size_t)panels * k.columns;
-  weights_ = Memory<int8_t>(columns * depth);
+  weights_ = Memory<int8_t>(halves ? columns * depth / 2 : columns * depth);
   start_ = Memory<int32_t>(columns);
   scales_ = Memory<float>(columns);
   bias_ = Memory<float>(columns);
-  k.pack(weight, outputs, row_bytes, depth, weights_.get());
+  (halves ? k.pack_nibbles : k.pack)(weight, outputs, row_bytes, depth, weights_.get());
   std::copy_n(scales, outputs, scales_.get());
   std::copy_n(bias, outputs, bias_.get());
-  packed_ = {outputs, inputs, depth, panels, weights_.get(), start_.get(), scales_.get(), bias_.get(), false};
+  packed_ = {outputs, inputs, depth, panels, weights_.get(), start_.get(), scales_.get(), bias_.get(), kind};
 }
 
 Packing::Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
-                 float fill_bias) {
-  fill(weight, scales, bias, outputs, inputs, inputs);
+                 float fill_bias, Packed kind) {
+  fill(weight, scales, bias, outputs, inputs, inputs, kind);
   for (int n = 0; n < outputs; n++) {
     const int8_t* row = weight + (size_t)n * inputs;
     int32_t total = 0, least = 0;
@@ -39,8 +41,7 @@ Packing::Packing(const int8_t* weight, const float* scales, const float* bias, i
 }
 
 Packing::Packing(const int16_t* weight, const float* scales, const float* bias, int outputs, int inputs) {
-  fill((const int8_t*)weight, scales, bias, outputs, inputs, 2 * inputs);
-  packed_.wide = true;
+  fill((const int8_t*)weight, scales, bias, outputs, inputs, 2 * inputs, Packed::words);
   for (int n = 0; n < outputs; n++) {
     const int16_t* row = weight + (size_t)n * inputs;
     double squares = 0;

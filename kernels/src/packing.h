@@ -10,16 +10,17 @@ namespace dragoman {
 class Packing {
  public:
   Packing() = default;
-  // weight [outputs, inputs]; scales and bias [outputs]. What fills the columns up has this bias.
+  // weight [outputs, inputs], of bytes or nibbles; scales and bias [outputs]. What fills the columns up has this bias.
   Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
-          float fill_bias);
+          float fill_bias, Packed kind = Packed::bytes);
   Packing(const int16_t* weight, const float* scales, const float* bias, int outputs, int inputs);
 
   const PackedWeight& weight() const { return packed_; }
 
  private:
   // `row_bytes` of an output.
-  void fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int row_bytes);
+  void fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int row_bytes,
+            Packed kind);
 
   PackedWeight packed_{};
   Memory<int8_t> weights_;

@@ -95,7 +95,7 @@ def test_a_step_reads_of_the_output_layer_what_its_graph_says() -> None:
     whole, coarse = (cost(int8, "int8", kernels, 3) for kernels in ("off", "required"))
     assert whole.int8 - coarse.int8 == 3 * vocabulary * (width - 128)
     assert coarse.fp32 == 3 * (160 + 16) * width and whole.fp32 == 0
-    assert whole.weights - coarse.weights == vocabulary * (width - 128) - 4 * 160 * width - 3 * 16 * width
+    assert whole.weights - coarse.weights == vocabulary * (width - 64) - 4 * 160 * width - 3 * 16 * width
     full, screened = (cost(fp32, "fp32", kernels, 3) for kernels in ("off", "required"))
     assert (full.int8, screened.int8) == (0, 3 * vocabulary * width)
     assert full.weights - screened.weights == 3 * vocabulary * width - 4 * 3 * width

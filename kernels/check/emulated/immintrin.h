@@ -46,6 +46,14 @@ inline Emulated512 emulated_spread(int32_t x) {
   for (int32_t& lane : out.lanes) lane = x;
   return out;
 }
+inline Emulated512 emulated_and(Emulated512 a, Emulated512 b) {
+  for (int i = 0; i < 16; i++) a.lanes[i] &= b.lanes[i];
+  return a;
+}
+inline Emulated512 emulated_shifted(Emulated512 a, int bits) {
+  for (int32_t& lane : a.lanes) lane = (int32_t)((uint32_t)lane << bits);
+  return a;
+}
 inline int emulated_mask(Emulated512 a) {
   int mask = 0;
   for (int i = 0; i < 16; i++) mask |= (a.lanes[i] < 0) << i;
@@ -91,6 +99,8 @@ inline Vector emulated_narrowed(Emulated512 a) {
 #define _mm512_cvtepi32_epi16(a) emulated_narrowed<__m256i, int16_t>(a)
 #define _mm512_cvtepi32_epi8(a) emulated_narrowed<__m128i, int8_t>(a)
 #define _mm512_set1_epi32(x) emulated_spread(x)
+#define _mm512_and_si512(a, b) emulated_and(a, b)
+#define _mm512_slli_epi32(a, bits) emulated_shifted(a, bits)
 #define _mm512_cvtph_ps(a) emulated_floats(a)
 #define _mm512_cvtps_ph(a, rounding) emulated_halves(a)
 #define _mm512_movepi32_mask(a) emulated_mask(a)

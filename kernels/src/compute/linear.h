@@ -151,7 +151,7 @@ static int64_t linear_of_words(const Linear& l, const float* x, int rows, const 
 }
 
 static int64_t linear(const Linear& l, const float* x, int rows, const float* residual, float* out, Scratch& scratch) {
-  if (l.weight.wide) return linear_of_words(l, x, rows, residual, out, scratch);
+  if (l.weight.kind == Packed::words) return linear_of_words(l, x, rows, residual, out, scratch);
   if (l.quantization.bits == 16) return linear_of_digits(l, x, rows, residual, out, scratch);
   float* scales = scratch.take<float>(rows);
   ByteRows bytes(rows, l.weight.depth, scratch);

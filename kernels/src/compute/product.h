@@ -15,21 +15,29 @@ static void pack(const int8_t* weight, int outputs, int inputs, int depth, int8_
   }
 }
 
-// Rows as tile() wants them, of u8.
-struct Bytes {
-  static constexpr bool wide = false;
-  static constexpr int most = most_rows;
-  const uint8_t* rows;
-  size_t stride;
-};
+// The same of multiples of 16: number k of a column in the low half of a byte, number k + group in the high one.
+static void pack_nibbles(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels) {
+  for (int n = 0; n < outputs; n++) {
+    int8_t* column = panels + (size_t)(n / columns) * depth / 2 * columns + n % columns * group;
+    const int8_t* row = weight + (size_t)n * inputs;
+    for (int k = 0; k < inputs; k++) {
+      int8_t& both = column[(size_t)(k / (2 * group)) * group * columns + k % group];
+      both = (int8_t)(k / group % 2 ? (both & 15) | row[k] : both | (row[k] >> 4 & 15));
+    }
+  }
+}
 
-// Of s16. The stride counts bytes.
-struct Words {
-  static constexpr bool wide = true;
-  static constexpr int most = most_wide_rows;
+// Rows as tile() wants them where weights are of a kind: of u8, or s16. The stride counts bytes.
+template <Packed KIND>
+struct Rows {
+  static constexpr Packed kind = KIND;
+  static constexpr int most = KIND == Packed::words ? most_wide_rows : most_rows;
   const uint8_t* rows;
   size_t stride;
 };
+typedef Rows<Packed::bytes> Bytes;
+typedef Rows<Packed::words> Words;
+typedef Rows<Packed::nibbles> BytesByNibbles;
 
 INLINE size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -48,8 +56,17 @@ struct ByteRows {
   MEMBER void done(int r, int depth) {
     if (prepares) prepare(plain, depth, prepared + r * prepared_stride);
   }
-  MEMBER Bytes bytes() const { return prepares ? Bytes{prepared, prepared_stride} : Bytes{plain, plain_stride}; }
+  template <class Kind = Bytes>
+  MEMBER Kind bytes() const {
+    return prepares ? Kind{prepared, prepared_stride} : Kind{plain, plain_stride};
+  }
 };
+
+template <Packed KIND>
+INLINE const int8_t* panel_of(const PackedWeight& w, int panel) {
+  const size_t bytes = (size_t)w.depth * columns;
+  return w.weights + panel * (KIND == Packed::nibbles ? bytes / 2 : bytes);
+}
 
 template <int ROWS, class Rows, class Each>
 static inline void tile_and_use(int rows, const Rows& x, int row, const PackedWeight& w, int panel,
@@ -57,8 +74,8 @@ static inline void tile_and_use(int rows, const Rows& x, int row, const PackedWe
   if constexpr (ROWS > 1) {
     if (rows < ROWS) return tile_and_use<ROWS - 1>(rows, x, row, w, panel, ahead, sums, each);
   }
-  const int8_t* weights = w.weights + (size_t)panel * w.depth * columns;
-  tile<ROWS, Rows::wide>(x.rows + row * x.stride, x.stride, weights, ahead, w.start + panel * columns, w.depth, sums);
+  tile<ROWS, Rows::kind>(x.rows + row * x.stride, x.stride, panel_of<Rows::kind>(w, panel), ahead,
+                         w.start + panel * columns, w.depth, sums);
   each(row, ROWS, panel, sums);
 }
 
@@ -72,7 +89,7 @@ static void multiply(const PackedWeight& w, const Rows& x, int rows, Each& each)
   for (int block = 0, first = 0; block < blocks; block++) {
     const int count = rows / blocks + (block < rows % blocks), tiles = (count + Rows::most - 1) / Rows::most;
     for (int panel = 0; panel < w.panels; panel++) {
-      const int8_t* next = w.weights + (size_t)(panel + 1) * w.depth * columns;
+      const int8_t* next = panel_of<Rows::kind>(w, panel + 1);
       for (int t = 0, row = first; t < tiles; t++) {
         const int size = count / tiles + (t < count % tiles);
         const int8_t* ahead = t == tiles - 1 && panel + 1 < w.panels ? next : nullptr;

@@ -4,6 +4,7 @@
 #include <immintrin.h>
 
 #include "compute/lanes.h"
+#include "compute/table.h"
 
 namespace dragoman::ISA {
 
@@ -14,19 +15,23 @@ constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
 
 // GCC 12 copies registers around the intrinsic.
-template <bool WIDE>
+template <Packed KIND>
 INLINE void multiply_add(__m512i& total, __m512i x, __m512i weight) {
 #ifdef EMULATED
-  emulated_multiply_add<WIDE>(total, x, weight);
+  emulated_multiply_add<KIND == Packed::words>(total, x, weight);
 #else
-  if constexpr (WIDE)
+  if constexpr (KIND == Packed::words)
     asm("vpdpwssd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
   else
     asm("vpdpbusd %2, %1, %0" : "+v"(total) : "v"(x), "v"(weight));
 #endif
 }
 
-template <int ROWS, bool WIDE>
+// Of bytes that hold two: each as s8, 16 times as large.
+INLINE __m512i high_nibbles(__m512i both) { return _mm512_and_si512(both, _mm512_set1_epi32((int32_t)0xf0f0f0f0)); }
+INLINE __m512i low_nibbles(__m512i both) { return high_nibbles(_mm512_slli_epi32(both, 4)); }
+
+template <int ROWS, Packed KIND>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
   constexpr int vectors = columns / 16;
@@ -34,22 +39,34 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { total[r][v] = _mm512_loadu_si512(start + 16 * v); });
   });
-  for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
-    __m512i weight[vectors];
-    unrolled<vectors>([&](auto v) INLINED { weight[v] = _mm512_load_si512(panel + 64 * v); });
+  const auto add = [&](__m512i(&weight)[vectors], const uint8_t* numbers) INLINED {
 #ifndef EMULATED  // Else GCC loads them again for each row.
     asm volatile("" : "+v"(weight[0]), "+v"(weight[1]), "+v"(weight[2]), "+v"(weight[3]));
 #endif
+    unrolled<ROWS>([&](auto r) INLINED {
+      int32_t four;
+      memcpy(&four, numbers + r * stride, 4);
+      const __m512i spread = _mm512_set1_epi32(four);
+      unrolled<vectors>([&](auto v) INLINED { multiply_add<KIND>(total[r][v], spread, weight[v]); });
+    });
+  };
+  constexpr int numbers = KIND == Packed::nibbles ? 2 * group : group;
+  for (int k = 0; k < depth; k += numbers, panel += columns * group, x += numbers) {
+    __m512i weight[vectors];
+    unrolled<vectors>([&](auto v) INLINED { weight[v] = _mm512_load_si512(panel + 64 * v); });
     if (ahead) {
       for (int v = 0; v < vectors; v++) _mm_prefetch((const char*)ahead + 64 * v, _MM_HINT_T0);
       ahead += columns * group;
     }
-    unrolled<ROWS>([&](auto r) INLINED {
-      int32_t four;
-      memcpy(&four, x + r * stride, 4);
-      const __m512i spread = _mm512_set1_epi32(four);
-      unrolled<vectors>([&](auto v) INLINED { multiply_add<WIDE>(total[r][v], spread, weight[v]); });
-    });
+    if constexpr (KIND == Packed::nibbles) {
+      __m512i low[vectors];
+      unrolled<vectors>([&](auto v) INLINED { low[v] = low_nibbles(weight[v]); });
+      add(low, x);
+      unrolled<vectors>([&](auto v) INLINED { low[v] = high_nibbles(_mm512_load_si512(panel + 64 * v)); });
+      add(low, x + group);
+    } else {
+      add(weight, x);
+    }
   }
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { _mm512_store_si512(sums + r * columns + 16 * v, total[r][v]); });

@@ -4,6 +4,7 @@
 #include <arm_neon.h>
 
 #include "compute/lanes.h"
+#include "compute/table.h"
 
 namespace dragoman::ISA {
 

@@ -8,14 +8,14 @@
 //   columns, group   A panel of packed weights is s8 [depth / group][columns][group]: for each column, `group` weights
 //                    that meet `group` neighbouring numbers of x. Panels lie one after another, on 64 bytes.
 //                    columns % 16 == 0. Weights of s16 lie in the same bytes, half as many to a group.
-//   most_rows        tile<ROWS, WIDE> is made for 1..most_rows, or, WIDE, 1..most_wide_rows.
+//   most_rows        tile<ROWS, KIND> is made for 1..most_rows, or, of words, 1..most_wide_rows.
 //   shift            What tile takes off every x: 0, or 128 for instructions that want x signed.
 //   prepares         Whether tile wants rows of x changed first, by prepare(x, depth, out), which writes at most
 //                    prepared_bytes(depth) bytes.
-//   tile<ROWS, WIDE> sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
-//                    and every weight in -127..127. WIDE: sum over k of x[r][k] * weight[k][c] of s16, x
+//   tile<ROWS, KIND> sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
+//                    and every weight in -127..127. Of words: sum over k of x[r][k] * weight[k][c] of s16, x
 //                    within -32767..32767, where all sums of some of these products fit 32 bits; `start` is zeros,
-//                    and rows are not prepared.
+//                    and rows are not prepared. Of nibbles: as of bytes, from half a panel (pack_nibbles).
 //   bits             Of a mask, whose lanes have all bits or none: a bit for each lane, the first lane's is the lowest.
 //   load_halves, store_halves: a register of floats from and to fp16 in memory.
 //   widen, narrow    A register of i32 from s8 in memory, and to u8 or s16 that can hold them. GCC 12 makes no
@@ -27,6 +27,7 @@
 #define VECTOR_BYTES 16
 #include "compute/halves.h"
 #include "compute/lanes.h"
+#include "compute/table.h"
 
 namespace dragoman::ISA {
 
@@ -51,16 +52,26 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, int 
 // x: [ROWS][stride] bytes, prepared or u8 as it is, of which `depth` numbers count (a multiple of `group`); or s16 in
 // `depth` bytes. panel: as above. ahead: memory as large as the panel that will be wanted next, or null.
 // start: i32 [columns]. sums: i32 [ROWS][columns], on 64 bytes.
-template <int ROWS, bool WIDE>
+template <int ROWS, Packed KIND>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
   (void)ahead;
-  if constexpr (WIDE) return wide_tile<ROWS>(x, stride, panel, depth, sums);
+  if constexpr (KIND == Packed::words) return wide_tile<ROWS>(x, stride, panel, depth, sums);
   for (int r = 0; r < ROWS; r++) memcpy(sums + r * columns, start, columns * sizeof(int32_t));
-  for (int k = 0; k < depth; k += group, panel += columns * group)
+  const auto add = [&](auto weight_of, const uint8_t* numbers) INLINED {
     for (int r = 0; r < ROWS; r++)
       for (int c = 0; c < columns; c++)
-        for (int i = 0; i < group; i++) sums[r * columns + c] += x[r * stride + k + i] * panel[c * group + i];
+        for (int i = 0; i < group; i++)
+          sums[r * columns + c] += numbers[r * stride + i] * weight_of(panel[c * group + i]);
+  };
+  constexpr int numbers = KIND == Packed::nibbles ? 2 * group : group;
+  for (int k = 0; k < depth; k += numbers, panel += columns * group, x += numbers)
+    if constexpr (KIND == Packed::nibbles) {
+      add([](int8_t both) INLINED { return (int8_t)(both << 4); }, x);
+      add([](int8_t both) INLINED { return (int8_t)(both & 0xf0); }, x + group);
+    } else {
+      add([](int8_t weight) INLINED { return weight; }, x);
+    }
 }
 
 INLINE uint32_t bits(Lanes<int32_t, native> mask) {
