@@ -44,6 +44,11 @@ class CacheMemory:
         """Positions there is room for."""
         return int(self.array.shape[3])
 
+    @property
+    def fitting(self) -> range:
+        """The numbers of positions for which there is room, and not far too much."""
+        return range(self.capacity // (4 * STEP) * STEP + 1, self.capacity + 1)
+
     def fits(self, needed: int) -> bool:
         """Whether there is room for `needed` positions, and not far too much.
 
@@ -51,7 +56,7 @@ class CacheMemory:
         """
         if needed > self._longest:
             raise ValueError(f"a row needs {needed} positions; the cache was opened for {self._longest}")
-        return bool(self._enough(needed) <= self.array.shape[3] < 4 * self._enough(needed))
+        return needed in self.fitting
 
     def fit(self, needed: int, kept: Kept) -> bool:
         """Makes room for `needed` positions, or gives up room that is far too much. Keeps what these rows hold.

@@ -52,6 +52,8 @@ class SlotCache:
         self._allowed = AllowedTokens(rows) if shortlisted else None
         self._step = NativeStep(session, spec, self._rows, self._memories, self._allowed)
         self._ask, self._more = Ask(), False
+        self._fitting = range(0)
+        """The numbers of positions for which what grows with the target has room as it is."""
 
     @property
     def live(self) -> int:
@@ -76,13 +78,15 @@ class SlotCache:
 
     def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
-        if ask != self._ask:
+        if ask is not self._ask and ask != self._ask:
             self._logits.check_offered(ask)
             self._ask, self._more = ask, asks_more(ask)
         total = self._rows.furthest + 1
-        if total > self._target_capacity:  # also where nothing grows with the target
-            raise ValueError(f"a row needs {total} positions; the cache was opened for {self._target_capacity}")
-        self._fit(self._decoded, total)
+        if total not in self._fitting:
+            if total > self._target_capacity:  # also where nothing grows with the target
+                raise ValueError(f"a row needs {total} positions; the cache was opened for {self._target_capacity}")
+            self._fit(self._decoded, total)
+            self._fitting = self._positions_that_fit()
         self._rows.ids[: self._rows.live] = token_ids
 
     def end_step(self) -> Found:
@@ -110,6 +114,11 @@ class SlotCache:
                 rows = self._rows
                 memory.fit(needed, rows.live_slots if memory.owner == "hypothesis" else rows.live_source_slots)
                 self._step.forget()
+
+    def _positions_that_fit(self) -> range:
+        ranges = [memory.fitting for memory in self._decoded if memory.grows]
+        stop = min([self._target_capacity + 1, *(one.stop for one in ranges)])
+        return range(max((one.start for one in ranges), default=0), stop)
 
     def _answer(self, step: BoundStep) -> Found:
         logits = attention = named = None

@@ -23,6 +23,10 @@ class Copies:
         return len(self.sources)
 
 
+ONE = np.ones(1, np.int32)
+"""An array, which NumPy adds in a third of the time that it takes for a number."""
+
+
 def _none() -> NDArray[np.int32]:
     return np.zeros(0, np.int32)
 
@@ -65,7 +69,7 @@ class Rows:
 
     def advance(self) -> None:
         """Every live row was fed a token."""
-        self.positions[: self.live] += 1
+        self.positions += ONE  # of rows that are not live, too: they begin anew
         self.furthest += 1
 
     def take(self, parents: Sequence[int] | NDArray[np.integer]) -> Copies:
