@@ -13,6 +13,7 @@ from bench.pages.markdown import table
 from engine.decoder import Ask
 from engine.devices.session import CPU
 from engine.loading.load import Kernels, Loadable, open_decoder
+from kernels.library import open_library
 from models.package.folder import Package
 
 ROWS = (1, 8, 32)
@@ -22,6 +23,8 @@ READINGS = 40
 TOKEN = 7
 COARSE_QUERY, COARSE_KEY = 6, 7
 """Inputs of BestTokens, see kernels/README.md."""
+TAKE_NIBBLES = ("avx512vnni",)
+"""Instruction sets with which two numbers of a key share a byte (`takes_nibbles` in kernels/src/isa)."""
 SCREENED_LEAST = 18
 """Tokens of a row that a screened graph of standard operators computes where one is wanted: see decision 22."""
 COARSE_LEAST = 16
@@ -61,7 +64,7 @@ def output_layer(package: Package, numbers: Numbers, kernels: Kernels) -> Output
         return OutputLayer("int8", computed=1, stored=numbers)
     query, key = (value.shape for value in best.inputs[COARSE_QUERY : COARSE_KEY + 1] if value is not None)
     assert query is not None and key is not None
-    halved = best.attributes.get_int("key_bits", 8) == 4
+    halved = best.attributes.get_int("key_bits", 8) == 4 and open_library().isa in TAKE_NIBBLES
     return OutputLayer("int8", key.numpy()[0], query.numpy()[0], COARSE_LEAST, numbers, halved)
 
 

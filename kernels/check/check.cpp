@@ -88,16 +88,17 @@ struct KeepSums {
   }
 };
 
-// Sums of (x - zero_point) * weight by the tiles, against plain C++. Rows: of bytes, or those that nibbles are for.
-template <class Rows>
+// Sums of (x - zero_point) * weight by the tiles, against plain C++. SIXTEENS: of weights that may share bytes.
+template <bool SIXTEENS>
 void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill, Random& random, Scratch& scratch) {
-  constexpr bool nibbles = Rows::kind == Packed::nibbles;
+  constexpr bool nibbles = SIXTEENS && takes_nibbles;
+  typedef TileRows<nibbles ? Packed::nibbles : Packed::bytes> Rows;
   constexpr int numbers = nibbles ? 2 * group : group;
   const int depth = (inputs + numbers - 1) / numbers * numbers, panels = (outputs + columns - 1) / columns;
   std::vector<int8_t> weight((size_t)outputs * inputs);
   for (size_t i = 0; i < weight.size(); i++) {
     weight[i] = weight_of(fill, random, (int)i % inputs);
-    if (nibbles) weight[i] = (int8_t)(weight[i] / 16 * 16);
+    if (SIXTEENS) weight[i] = (int8_t)(weight[i] / 16 * 16);
   }
   Memory<int8_t> packed((size_t)panels * columns * depth);
   Memory<int32_t> start((size_t)panels * columns);
@@ -223,10 +224,10 @@ void check_products(Scratch& scratch) {
     for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
       for (int zero_point : {0, 128, 255, 77})
         for (int fill = 0; fill < fills; fill++) {
-          check_product<Bytes>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
-          check_product<BytesByNibbles>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
+          check_product<false>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
+          check_product<true>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
         }
-  check_product<Bytes>(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
+  check_product<false>(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
   for (const auto& shape : shapes)
     for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
       for (int fill = 0; fill < fills; fill++)

@@ -8,6 +8,7 @@ namespace dragoman {
 void Packing::fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs,
                    int row_bytes, Packed kind) {
   const Kernels& k = kernels();
+  if (kind == Packed::nibbles && k.pack_nibbles == nullptr) kind = Packed::bytes;
   const bool halves = kind == Packed::nibbles;
   const int numbers = halves ? 2 * k.group : k.group, depth = (row_bytes + numbers - 1) / numbers * numbers;
   const int panels = (outputs + k.columns - 1) / k.columns;

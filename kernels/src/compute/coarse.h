@@ -215,10 +215,10 @@ static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows
     for (int i = 0; i < kept; i++) row.bests[i] = lowest;
   }
   LookCoarsely each{c, kept, scales, found};
-  if (c.keys.kind == Packed::nibbles)
-    multiply(c.keys, bytes.bytes<BytesByNibbles>(), rows, each);
-  else
-    multiply(c.keys, bytes.bytes(), rows, each);
+  if constexpr (takes_nibbles) {
+    if (c.keys.kind == Packed::nibbles) multiply(c.keys, bytes.bytes<BytesByNibbles>(), rows, each);
+  }
+  if (c.keys.kind == Packed::bytes) multiply(c.keys, bytes.bytes(), rows, each);
   int64_t strange = 0;
   for (int r = 0; r < rows; r++, x += width, ids += k, log_probs += k) {
     double log_total = __builtin_nan("");

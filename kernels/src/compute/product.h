@@ -29,15 +29,15 @@ static void pack_nibbles(const int8_t* weight, int outputs, int inputs, int dept
 
 // Rows as tile() wants them where weights are of a kind: of u8, or s16. The stride counts bytes.
 template <Packed KIND>
-struct Rows {
+struct TileRows {
   static constexpr Packed kind = KIND;
   static constexpr int most = KIND == Packed::words ? most_wide_rows : most_rows;
   const uint8_t* rows;
   size_t stride;
 };
-typedef Rows<Packed::bytes> Bytes;
-typedef Rows<Packed::words> Words;
-typedef Rows<Packed::nibbles> BytesByNibbles;
+typedef TileRows<Packed::bytes> Bytes;
+typedef TileRows<Packed::words> Words;
+typedef TileRows<Packed::nibbles> BytesByNibbles;
 
 INLINE size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 

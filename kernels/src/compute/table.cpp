@@ -14,10 +14,12 @@
 
 namespace dragoman::ISA {
 
+constexpr auto nibbles = takes_nibbles ? pack_nibbles : nullptr;
+
 extern const Kernels table;
 const Kernels table = {
     NAME_OF(ISA), columns,      group,              shift,            pack,
-    pack_nibbles, linear,       linear_of_bytes,    linear_to_bytes,  residual_norm,
+    nibbles,      linear,       linear_of_bytes,    linear_to_bytes,  residual_norm,
     gate,         embed,        self_attention,     source_attention, packed_attention,
     recurrence,   gated_unit,   additive_attention, store_source,     best_tokens,
     top_tokens,   named_tokens,

@@ -111,6 +111,7 @@ struct Kernels {
 
   // weight [outputs, inputs] -> panels of `columns`, inputs filled up to depth.
   void (*pack)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
+  // Of multiples of 16. Null where they are bytes like others.
   void (*pack_nibbles)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
   // Of x fp32 [rows, inputs], or u8. They return how many values were beyond a static range.
   int64_t (*linear)(const Linear&, const float* x, int rows, const float* residual, float* out, Scratch&);

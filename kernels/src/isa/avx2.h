@@ -13,7 +13,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 32, group = 4, most_rows = 2, most_wide_rows = 3, shift = 128;
-constexpr bool prepares = true;
+constexpr bool prepares = true, takes_nibbles = false;
 
 // A prepared row: for each 4 numbers 4 bytes |y| and 4 bytes of y's sign (0 or 255), then the sum of |y| of negative y.
 constexpr int prepared_bytes(int depth) { return (2 * depth + 4 + 63) / 64 * 64; }
@@ -72,10 +72,6 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, cons
   });
 }
 
-// Of bytes that hold two: each as s8, 16 times as large.
-INLINE __m256i high_nibbles(__m256i both) { return _mm256_and_si256(both, _mm256_set1_epi8((char)0xf0)); }
-INLINE __m256i low_nibbles(__m256i both) { return high_nibbles(_mm256_slli_epi32(both, 4)); }
-
 template <int ROWS, Packed KIND>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
@@ -89,32 +85,23 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
     for (int v = 0; v < vectors; v++)
       total[r][v] = _mm256_add_epi32(_mm256_loadu_si256((const __m256i*)(start + 8 * v)), _mm256_set1_epi32(lacking));
   }
-  const auto add = [&](auto weight_of, const uint8_t* numbers) INLINED {
+  for (int k = 0; k < depth; k += group, panel += columns * group, x += 2 * group) {
     __m256i weight[vectors];
-    for (int v = 0; v < vectors; v++) weight[v] = weight_of(_mm256_load_si256((const __m256i*)(panel + 32 * v)));
-    for (int r = 0; r < ROWS; r++) {
-      int32_t magnitudes, signs;
-      memcpy(&magnitudes, numbers + r * stride, 4);
-      memcpy(&signs, numbers + r * stride + group, 4);
-      const __m256i magnitude = _mm256_set1_epi32(magnitudes), sign = _mm256_set1_epi32(signs);
-      for (int v = 0; v < vectors; v++) {
-        const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_xor_si256(weight[v], sign));
-        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(pairs, ones));
-      }
-    }
-  };
-  constexpr int numbers = KIND == Packed::nibbles ? 2 * group : group;
-  for (int k = 0; k < depth; k += numbers, panel += columns * group, x += 2 * numbers) {
+    for (int v = 0; v < vectors; v++) weight[v] = _mm256_load_si256((const __m256i*)(panel + 32 * v));
     if (ahead) {
       _mm_prefetch((const char*)ahead, _MM_HINT_T0);
       _mm_prefetch((const char*)ahead + 64, _MM_HINT_T0);
       ahead += columns * group;
     }
-    if constexpr (KIND == Packed::nibbles) {
-      add(low_nibbles, x);
-      add(high_nibbles, x + 2 * group);
-    } else {
-      add([](__m256i weight) INLINED { return weight; }, x);
+    for (int r = 0; r < ROWS; r++) {
+      int32_t magnitudes, signs;
+      memcpy(&magnitudes, x + r * stride, 4);
+      memcpy(&signs, x + r * stride + group, 4);
+      const __m256i magnitude = _mm256_set1_epi32(magnitudes), sign = _mm256_set1_epi32(signs);
+      for (int v = 0; v < vectors; v++) {
+        const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_xor_si256(weight[v], sign));
+        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(pairs, ones));
+      }
     }
   }
   for (int r = 0; r < ROWS; r++)

@@ -9,7 +9,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6, shift = 0;
-constexpr bool prepares = false;
+constexpr bool prepares = false, takes_nibbles = true;
 
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
@@ -39,13 +39,13 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { total[r][v] = _mm512_loadu_si512(start + 16 * v); });
   });
-  const auto add = [&](__m512i(&weight)[vectors], const uint8_t* numbers) INLINED {
+  const auto add = [&](__m512i(&weight)[vectors], const uint8_t* from) INLINED {
 #ifndef EMULATED  // Else GCC loads them again for each row.
     asm volatile("" : "+v"(weight[0]), "+v"(weight[1]), "+v"(weight[2]), "+v"(weight[3]));
 #endif
     unrolled<ROWS>([&](auto r) INLINED {
       int32_t four;
-      memcpy(&four, numbers + r * stride, 4);
+      memcpy(&four, from + r * stride, 4);
       const __m512i spread = _mm512_set1_epi32(four);
       unrolled<vectors>([&](auto v) INLINED { multiply_add<KIND>(total[r][v], spread, weight[v]); });
     });

@@ -9,7 +9,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3, shift = 0;
-constexpr bool prepares = false;
+constexpr bool prepares = false, takes_nibbles = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
@@ -26,10 +26,6 @@ INLINE void multiply_add(__m256i& total, __m256i x, __m256i weight) {
 #endif
 }
 
-// Of bytes that hold two: each as s8, 16 times as large.
-INLINE __m256i high_nibbles(__m256i both) { return _mm256_and_si256(both, _mm256_set1_epi8((char)0xf0)); }
-INLINE __m256i low_nibbles(__m256i both) { return high_nibbles(_mm256_slli_epi32(both, 4)); }
-
 template <int ROWS, Packed KIND>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
@@ -38,31 +34,22 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { total[r][v] = _mm256_loadu_si256((const __m256i*)(start + 8 * v)); });
   });
-  const auto add = [&](auto weight_of, const uint8_t* numbers) INLINED {
-    __m256i spread[ROWS];
-    unrolled<ROWS>([&](auto r) INLINED {
-      int32_t four;
-      memcpy(&four, numbers + r * stride, 4);
-      spread[r] = _mm256_set1_epi32(four);
-    });
-    unrolled<vectors>([&](auto v) INLINED {
-      const __m256i weight = weight_of(_mm256_load_si256((const __m256i*)(panel + 32 * v)));
-      unrolled<ROWS>([&](auto r) INLINED { multiply_add<KIND>(total[r][v], spread[r], weight); });
-    });
-  };
-  constexpr int numbers = KIND == Packed::nibbles ? 2 * group : group;
-  for (int k = 0; k < depth; k += numbers, panel += columns * group, x += numbers) {
+  for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
     if (ahead) {
       _mm_prefetch((const char*)ahead, _MM_HINT_T0);
       _mm_prefetch((const char*)ahead + 64, _MM_HINT_T0);
       ahead += columns * group;
     }
-    if constexpr (KIND == Packed::nibbles) {
-      add(low_nibbles, x);
-      add(high_nibbles, x + group);
-    } else {
-      add([](__m256i weight) INLINED { return weight; }, x);
-    }
+    __m256i spread[ROWS];
+    unrolled<ROWS>([&](auto r) INLINED {
+      int32_t four;
+      memcpy(&four, x + r * stride, 4);
+      spread[r] = _mm256_set1_epi32(four);
+    });
+    unrolled<vectors>([&](auto v) INLINED {
+      const __m256i weight = _mm256_load_si256((const __m256i*)(panel + 32 * v));
+      unrolled<ROWS>([&](auto r) INLINED { multiply_add<KIND>(total[r][v], spread[r], weight); });
+    });
   }
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]); });

@@ -37,10 +37,6 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, int 
   }
 }
 
-// Of bytes that hold two: each as s8, 16 times as large.
-INLINE int8x16_t high_nibbles(int8x16_t both) { return vandq_s8(both, vdupq_n_s8((int8_t)0xf0)); }
-INLINE int8x16_t low_nibbles(int8x16_t both) { return vshlq_n_s8(both, 4); }
-
 template <int ROWS, Packed KIND>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
                  int depth, int32_t* sums) {
@@ -50,28 +46,19 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { total[r][v] = vld1q_s32(start + 4 * v); });
   });
-  const auto add = [&](auto weight_of, const uint8_t* numbers) INLINED {
+  for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
     int8x16_t weight[vectors];
-    unrolled<vectors>([&](auto v) INLINED { weight[v] = weight_of(vld1q_s8(panel + 16 * v)); });
-    unrolled<ROWS>([&](auto r) INLINED {
-      int32_t four;
-      memcpy(&four, numbers + r * stride, 4);
-      const Bytes16 spread = (Bytes16)vdupq_n_s32(four);
-      unrolled<vectors>([&](auto v) INLINED { total[r][v] = multiply_add(total[r][v], spread, weight[v]); });
-    });
-  };
-  constexpr int numbers = KIND == Packed::nibbles ? 2 * group : group;
-  for (int k = 0; k < depth; k += numbers, panel += columns * group, x += numbers) {
+    unrolled<vectors>([&](auto v) INLINED { weight[v] = vld1q_s8(panel + 16 * v); });
     if (ahead) {
       __builtin_prefetch(ahead);
       ahead += columns * group;
     }
-    if constexpr (KIND == Packed::nibbles) {
-      add(low_nibbles, x);
-      add(high_nibbles, x + group);
-    } else {
-      add([](int8x16_t weight) INLINED { return weight; }, x);
-    }
+    unrolled<ROWS>([&](auto r) INLINED {
+      int32_t four;
+      memcpy(&four, x + r * stride, 4);
+      const Bytes16 spread = (Bytes16)vdupq_n_s32(four);
+      unrolled<vectors>([&](auto v) INLINED { total[r][v] = multiply_add(total[r][v], spread, weight[v]); });
+    });
   }
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { vst1q_s32(sums + r * columns + 4 * v, total[r][v]); });

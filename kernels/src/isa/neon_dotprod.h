@@ -9,7 +9,7 @@
 namespace dragoman::ISA {
 
 constexpr int shift = 128;
-constexpr bool prepares = true;
+constexpr bool prepares = true, takes_nibbles = false;
 
 constexpr int prepared_bytes(int depth) { return (depth + 63) / 64 * 64; }
 static void prepare(const uint8_t* x, int depth, uint8_t* out) {

@@ -9,7 +9,7 @@
 namespace dragoman::ISA {
 
 constexpr int shift = 0;
-constexpr bool prepares = false;
+constexpr bool prepares = false, takes_nibbles = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}

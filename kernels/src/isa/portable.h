@@ -12,10 +12,12 @@
 //   shift            What tile takes off every x: 0, or 128 for instructions that want x signed.
 //   prepares         Whether tile wants rows of x changed first, by prepare(x, depth, out), which writes at most
 //                    prepared_bytes(depth) bytes.
+//   takes_nibbles    Whether weights that are multiples of 16 share bytes (pack_nibbles): worth it where products take
+//                    them apart faster than memory brings twice as many. Else they are bytes like others.
 //   tile<ROWS, KIND> sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
 //                    and every weight in -127..127. Of words: sum over k of x[r][k] * weight[k][c] of s16, x
 //                    within -32767..32767, where all sums of some of these products fit 32 bits; `start` is zeros,
-//                    and rows are not prepared. Of nibbles: as of bytes, from half a panel (pack_nibbles).
+//                    and rows are not prepared.
 //   bits             Of a mask, whose lanes have all bits or none: a bit for each lane, the first lane's is the lowest.
 //   load_halves, store_halves: a register of floats from and to fp16 in memory.
 //   widen, narrow    A register of i32 from s8 in memory, and to u8 or s16 that can hold them. GCC 12 makes no
@@ -32,7 +34,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 16, group = 4, most_rows = 4, most_wide_rows = 4, shift = 0;
-constexpr bool prepares = false;
+constexpr bool prepares = false, takes_nibbles = false;
 
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
@@ -58,20 +60,10 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   (void)ahead;
   if constexpr (KIND == Packed::words) return wide_tile<ROWS>(x, stride, panel, depth, sums);
   for (int r = 0; r < ROWS; r++) memcpy(sums + r * columns, start, columns * sizeof(int32_t));
-  const auto add = [&](auto weight_of, const uint8_t* numbers) INLINED {
+  for (int k = 0; k < depth; k += group, panel += columns * group)
     for (int r = 0; r < ROWS; r++)
       for (int c = 0; c < columns; c++)
-        for (int i = 0; i < group; i++)
-          sums[r * columns + c] += numbers[r * stride + i] * weight_of(panel[c * group + i]);
-  };
-  constexpr int numbers = KIND == Packed::nibbles ? 2 * group : group;
-  for (int k = 0; k < depth; k += numbers, panel += columns * group, x += numbers)
-    if constexpr (KIND == Packed::nibbles) {
-      add([](int8_t both) INLINED { return (int8_t)(both << 4); }, x);
-      add([](int8_t both) INLINED { return (int8_t)(both & 0xf0); }, x + group);
-    } else {
-      add([](int8_t weight) INLINED { return weight; }, x);
-    }
+        for (int i = 0; i < group; i++) sums[r * columns + c] += x[r * stride + k + i] * panel[c * group + i];
 }
 
 INLINE uint32_t bits(Lanes<int32_t, native> mask) {
