@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Generic, Protocol, TypeVar
 
 from models.languages import choose, lookup
@@ -18,6 +19,11 @@ class Entry(Protocol):
     @property
     def model(self) -> ServedModel:
         """The facts that calls are routed by."""
+        ...
+
+    @property
+    def open(self) -> bool:
+        """Whether calls are let in, as far as there is room. Not where the engine has failed for good."""
         ...
 
 
@@ -66,7 +72,7 @@ class Catalog(Generic[T]):
         return self._entries[name]
 
     def route(self, name: str, source: str, target: str) -> T:
-        """The model that translates: the named one, else the first that has both languages.
+        """The model that translates: the named one, else the first that has both languages, of those that are open.
 
         Raises ModelNotFound, or LanguageNotSupported where no model has them. `source`, `target`: tags, which may be
         empty; where both are, the first that translates. What else a model refuses is left to it.
@@ -75,14 +81,13 @@ class Catalog(Generic[T]):
         if name or not translating:
             return self.find(name)
         if len(translating) == 1 or not (source or target):
-            return translating[0]
+            return _first_open(translating)
         reading = [entry for entry in translating if choose(source, entry.model.source_languages) is not None]
         if not reading:
             known = _each(tag for entry in translating for tag in entry.model.source_languages)
             raise LanguageNotSupported("source_language_code", source, known, THE_SERVER)
-        for entry in reading:
-            if choose(target, entry.model.target_languages) is not None:
-                return entry
+        if both := [entry for entry in reading if choose(target, entry.model.target_languages) is not None]:
+            return _first_open(both)
         known = _each(tag for entry in reading for tag in entry.model.target_languages)
         whence = f"from {quoted(source)} {THE_SERVER}" if source else THE_SERVER
         raise LanguageNotSupported("target_language_code", target, known, whence)
@@ -96,8 +101,13 @@ class Catalog(Generic[T]):
         writing = [one for one in self if one.model.decoder_layers and lookup(target, one.model.target_languages)]
         if any(one in writing for one in reading):
             return None
-        pairs = ((first, second) for first in reading for second in writing)
+        pairs = product(*(sorted(side, key=lambda one: not one.open) for side in (reading, writing)))
         return next((Pivot(*pair, tag) for pair in pairs for tag in _ways(pair[0].model, pair[1].model)), None)
+
+
+def _first_open(entries: Sequence[T]) -> T:
+    """The first one, where none is open: it tells why."""
+    return next((entry for entry in entries if entry.open), entries[0])
 
 
 def _ways(first: ServedModel, second: ServedModel) -> Iterable[str]:
