@@ -88,6 +88,7 @@ def test_padding_has_no_position(key: str, name: str, tmp_path: Path) -> None:
         ({"diversity_penalty": 0.5}, "diversity_penalty is 0.5, which is not supported"),
         ({"forced_bos_token_id": 151}, "token 151 is not one of 151 target tokens"),
         ({"forced_bos_token_id": 2}, "forced_bos_token_id is 2, the end token"),
+        ({"eos_token_id": None}, "eos_token_id is missing or null, .* config.json says 2: write it here, too"),
     ],
 )
 def test_generation_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:

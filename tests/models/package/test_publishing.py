@@ -111,6 +111,16 @@ def test_a_link_to_nothing_is_refused_before_a_package_is_made(tmp_path: Path) -
         pass
 
 
+def test_a_link_stays_and_the_package_behind_it_is_replaced(tiny_package: Package, copy: Path, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere" / "link"
+    link.parent.mkdir()
+    link.symlink_to(copy)
+    with draft(link) as folder:
+        assert folder.parent.parent == copy.parent  # else it could not be moved to another file system
+        publish(folder, fill(folder, tiny_package), link)
+    assert link.is_symlink() and Package.open(copy).manifest.name == "again"
+
+
 def test_an_empty_folder_is_replaced(tiny_package: Package, tmp_path: Path) -> None:
     target = tmp_path / "empty"
     target.mkdir()
