@@ -136,6 +136,9 @@ def draft(target: Path) -> Iterator[Path]:
         folder = workspace / "package"
         folder.mkdir(parents=True)
         yield folder
+    except OSError as error:
+        error.filename = error.filename or str(target)  # who writes to a full disk is not told where
+        raise
     finally:
         if workspace.exists():
             shutil.rmtree(workspace)

@@ -27,6 +27,7 @@ class Entry(Protocol):
         ...
 
 
+E = TypeVar("E", bound=Entry)
 T = TypeVar("T", bound=Entry, covariant=True)
 
 
@@ -81,13 +82,13 @@ class Catalog(Generic[T]):
         if name or not translating:
             return self.find(name)
         if len(translating) == 1 or not (source or target):
-            return _first_open(translating)
+            return _open_first(translating)[0]
         reading = [entry for entry in translating if choose(source, entry.model.source_languages) is not None]
         if not reading:
             known = _each(tag for entry in translating for tag in entry.model.source_languages)
             raise LanguageNotSupported("source_language_code", source, known, THE_SERVER)
         if both := [entry for entry in reading if choose(target, entry.model.target_languages) is not None]:
-            return _first_open(both)
+            return _open_first(both)[0]
         known = _each(tag for entry in reading for tag in entry.model.target_languages)
         whence = f"from {quoted(source)} {THE_SERVER}" if source else THE_SERVER
         raise LanguageNotSupported("target_language_code", target, known, whence)
@@ -101,13 +102,13 @@ class Catalog(Generic[T]):
         writing = [one for one in self if one.model.decoder_layers and lookup(target, one.model.target_languages)]
         if any(one in writing for one in reading):
             return None
-        pairs = product(*(sorted(side, key=lambda one: not one.open) for side in (reading, writing)))
+        pairs = product(_open_first(reading), _open_first(writing))
         return next((Pivot(*pair, tag) for pair in pairs for tag in _ways(pair[0].model, pair[1].model)), None)
 
 
-def _first_open(entries: Sequence[T]) -> T:
-    """The first one, where none is open: it tells why."""
-    return next((entry for entry in entries if entry.open), entries[0])
+def _open_first(entries: Iterable[E]) -> list[E]:
+    """In their order but for those that are not open: they tell why, where there is no other."""
+    return sorted(entries, key=lambda entry: not entry.open)
 
 
 def _ways(first: ServedModel, second: ServedModel) -> Iterable[str]:

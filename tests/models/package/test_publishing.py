@@ -46,6 +46,12 @@ def test_a_draft_that_fails_leaves_nothing(tiny_package: Package, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_is_told_by_its_place(tmp_path: Path) -> None:
+    target = tmp_path / "package"
+    with pytest.raises(OSError, match=re.escape(f"No space left on device: '{target}'")), draft(target):
+        Path("/dev/full").write_bytes(bytes(1))
+
+
 def test_a_draft_that_fails_leaves_the_old_package(tiny_package: Package, copy: Path) -> None:
     with pytest.raises(KeyboardInterrupt), draft(copy) as folder:
         fill(folder, tiny_package)
