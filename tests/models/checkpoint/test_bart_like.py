@@ -61,6 +61,7 @@ def test_old_name_of_the_forced_beginning_wants_a_token(folder: Path) -> None:
         ({"quantization_config": {"bits": 8}}, "quantization_config"),
         ({"activation_function": "gelu_fast"}, "activation_function is 'gelu_fast'; "),
         ({"d_model": None}, "d_model is missing"),
+        ({"encoder_ffn_dim": 0}, "encoder_ffn_dim is 0; "),
         ({"encoder_attention_heads": 5}, "width 48 is not a multiple of 5 heads"),
         ({"max_position_embeddings": 71}, r"embed_positions.weight has shape \[72, 48\]; expected \[73, 48\]"),
         ({"encoder_layers": 1}, "has no tensor model.encoder.layers.1"),
