@@ -26,7 +26,7 @@ from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.wire.labels import ClassifyOptions
-from dragoman.wire.messages import TranslationOptions, deadline
+from dragoman.wire.messages import Texts, TranslationOptions, deadline
 from dragoman.wire.scoring import ScoreOptions
 
 Q = TypeVar("Q")
@@ -75,10 +75,10 @@ class AsyncClient:
     ) -> Translation: ...
     @overload
     async def translate(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
+        self, texts: Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
     ) -> list[Translation]: ...
     async def translate(
-        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
+        self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
     ) -> Translation | list[Translation]:
         """See `Client.translate`."""
         given = messages.listed(texts)
@@ -130,10 +130,10 @@ class AsyncClient:
     ) -> Embedding: ...
     @overload
     async def encode(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
+        self, texts: Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> list[Embedding]: ...
     async def encode(
-        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
+        self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding | list[Embedding]:
         """See `Client.encode`."""
         given = messages.listed(texts)
@@ -159,10 +159,10 @@ class AsyncClient:
     ) -> Classification: ...
     @overload
     async def classify(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+        self, texts: Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
     ) -> list[Classification]: ...
     async def classify(
-        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+        self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
     ) -> Classification | list[Classification]:
         """See `Client.classify`."""
         given = messages.listed(texts)
@@ -179,11 +179,11 @@ class AsyncClient:
     ) -> tuple[Translation, Embedding]: ...
     @overload
     async def translate_and_encode(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
+        self, texts: Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
     ) -> list[tuple[Translation, Embedding]]: ...
     async def translate_and_encode(
         self,
-        texts: str | list[str],
+        texts: str | Texts,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         **options: Unpack[TranslateAndEncodeOptions],
@@ -208,7 +208,7 @@ class AsyncClient:
     @overload
     async def score(
         self,
-        texts: list[str],
+        texts: Texts,
         targets: Sequence[Sequence[str]],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -216,7 +216,7 @@ class AsyncClient:
     ) -> list[Scores]: ...
     async def score(
         self,
-        texts: str | list[str],
+        texts: str | Texts,
         targets: Sequence[str] | Sequence[Sequence[str]],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,

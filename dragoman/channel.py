@@ -1,5 +1,6 @@
 """How the clients connect: transport security, keepalive, message sizes."""
 
+import asyncio
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -117,7 +118,11 @@ def open_channels(target: str | Sequence[str], tls: TlsOptions | None) -> list[g
 
 
 def open_aio_channels(target: str | Sequence[str], tls: TlsOptions | None) -> list[aio.Channel]:
-    """Channels for calls of the running event loop. See `open_channels`."""
+    """Channels for calls of the running event loop. See `open_channels`. Raises RuntimeError where none runs."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError as error:  # gRPC would take whatever loop the thread has, which may not be the one that calls
+        raise RuntimeError("no event loop is running: make the AsyncClient in a coroutine, which uses it") from error
     targets = _listed(target, tls)
     options = _options(len(targets))
     if tls is None:

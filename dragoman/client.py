@@ -32,7 +32,7 @@ from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.wire.labels import ClassifyOptions
-from dragoman.wire.messages import TranslationOptions, deadline
+from dragoman.wire.messages import Texts, TranslationOptions, deadline
 from dragoman.wire.scoring import ScoreOptions
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -95,10 +95,10 @@ class Client:
     ) -> Translation: ...
     @overload
     def translate(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
+        self, texts: Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
     ) -> list[Translation]: ...
     def translate(
-        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
+        self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
     ) -> Translation | list[Translation]:
         """Translates one text, or a list of texts in order. See `TranslationOptions`.
 
@@ -158,10 +158,10 @@ class Client:
     ) -> Embedding: ...
     @overload
     def encode(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
+        self, texts: Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> list[Embedding]: ...
     def encode(
-        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
+        self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding | list[Embedding]:
         """The vector of one text, or of each of a list. See `EncodingOptions`."""
         given = messages.listed(texts)
@@ -188,10 +188,10 @@ class Client:
     ) -> Classification: ...
     @overload
     def classify(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+        self, texts: Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
     ) -> list[Classification]: ...
     def classify(
-        self, texts: str | list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
+        self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
     ) -> Classification | list[Classification]:
         """The labels of one text, or of each of a list, or of their tokens. See `ClassifyOptions`."""
         given = messages.listed(texts)
@@ -206,11 +206,11 @@ class Client:
     ) -> tuple[Translation, Embedding]: ...
     @overload
     def translate_and_encode(
-        self, texts: list[str], *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
+        self, texts: Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslateAndEncodeOptions]
     ) -> list[tuple[Translation, Embedding]]: ...
     def translate_and_encode(
         self,
-        texts: str | list[str],
+        texts: str | Texts,
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
         **options: Unpack[TranslateAndEncodeOptions],
@@ -238,7 +238,7 @@ class Client:
     @overload
     def score(
         self,
-        texts: list[str],
+        texts: Texts,
         targets: Sequence[Sequence[str]],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,
@@ -246,7 +246,7 @@ class Client:
     ) -> list[Scores]: ...
     def score(
         self,
-        texts: str | list[str],
+        texts: str | Texts,
         targets: Sequence[str] | Sequence[Sequence[str]],
         *,
         timeout_s: float = DEFAULT_TIMEOUT_S,

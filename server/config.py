@@ -13,7 +13,7 @@ from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
 
-from pydantic import Field, ValidationError, field_validator, model_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
@@ -27,8 +27,8 @@ from pydantic_settings import (
 )
 
 PREFIX = "DRAGOMAN_"
-CLIENT_VARIABLES = {"DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
-"""With our prefix, but those of commands."""
+OTHERS_VARIABLES = {"DRAGOMAN_CPUS", "DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
+"""With our prefix, but those of commands and of docker-compose.yml."""
 
 
 class ConfigError(Exception):
@@ -212,6 +212,14 @@ class Settings(BaseSettings):
             raise PydanticCustomError("empty", "a value is empty; leave it out")
         return value
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_as_number(cls, value: object, info: ValidationInfo) -> object:
+        """True would be taken for 1."""
+        if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
+            raise PydanticCustomError("truth", "expected another value than true or false")
+        return value
+
     @field_validator("package", "http_hosts", "http_cors", mode="before")
     @classmethod
     def _split(cls, value: object) -> object:
@@ -238,6 +246,8 @@ class Settings(BaseSettings):
         for (name, port), (other, equal) in combinations(ports.items(), 2):
             if port == equal != 0:
                 raise ValueError(f"{name} and {other} are both {port}: each needs a port of its own")
+        if self.open and not self.http:
+            raise ValueError("open needs http: the playground is on the HTTP port")
         if self.max_contents > self.max_waiting:
             raise ValueError(
                 f"max_contents is {self.max_contents} and max_waiting {self.max_waiting}: "
@@ -336,7 +346,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
 
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
-    known = CLIENT_VARIABLES | {PREFIX + name.upper() for name in Settings.model_fields}
+    known = OTHERS_VARIABLES | {PREFIX + name.upper() for name in Settings.model_fields}
     for name in environment:
         if name.upper().startswith(PREFIX) and name.upper() not in known:
             raise ConfigError(f"environment variable {name} is no setting{_suggest(name.upper(), known)}")

@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 from dragoman.results.classification import Classification, Label, LabelledSpan
 from dragoman.v1 import encoding_pb2
 from dragoman.wire.encoding import TRUNCATIONS, Truncation
-from dragoman.wire.messages import batches, check_count, check_known, timings
+from dragoman.wire.messages import Texts, batches, check_count, check_known, timings
 from dragoman.wire.options import number
 
 Grouping = Literal["tokens", "entities"]
@@ -28,7 +28,7 @@ class ClassifyOptions(TypedDict, total=False):
     truncation: Truncation | None
     """What becomes of a text that has more tokens than the model takes: it is refused ("error"), or its end is cut off
     ("end"), and `Classification.truncated` says so. Left out: "error"."""
-    second: str | list[str] | None
+    second: str | Texts | None
     """As many texts: each is labelled together with the one in its place, by a model with `labels_pairs`."""
     model: str
     """Name of the model. Left out: the server's default model."""

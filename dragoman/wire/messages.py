@@ -43,6 +43,10 @@ CONCURRENT_REQUESTS = 4
 """Requests of one split call that are under way at once."""
 
 
+Texts = list[str] | tuple[str, ...]
+"""Of a call. Not any sequence, to a type checker: a str is one of str, too, and is answered by one result."""
+
+
 class TargetOptions(DecodingKeywords, total=False):
     """What a translation is to be. What is left out, or None, takes the model's default."""
 

@@ -6,10 +6,13 @@ Nothing else fetches anything: a server opens only what is there.
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from export.__main__ import main as export
 from export.command.show import licence
 from export.sources import source_of
+from models.package.checked import PackageError
+from models.package.folder import Package
 from models.package.home import home, place_of
 
 
@@ -32,14 +35,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if target == home():  # the name has no letter that a folder's may have
         parser.error(f"{asked.checkpoint} is no name of a model; expected hf:OWNER/NAME or firefox:PAIR")
     if target.exists():
-        print(f"error: {target} is there already: remove it to fetch {asked.checkpoint} again", file=sys.stderr)
-        return 2
-    target.parent.mkdir(parents=True, exist_ok=True)
+        return _fail(
+            f"{target} is there already{_whence(target)}: remove it to pull {asked.checkpoint}, or make a package of "
+            f"that elsewhere with dragoman export {asked.checkpoint} --out FOLDER"
+        )
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return _fail(f"{error.filename}: {error.strerror}; set DRAGOMAN_HOME to a folder for packages")
     code = export([asked.checkpoint, "--out", str(target), *options])
     if code == 0:
         print(f"Licence: {licence(target)}")
         print(f"Or by its name: dragoman serve {target.name}")
     return code
+
+
+def _whence(folder: Path) -> str:
+    """What it was made of: names of which one has a slash where the other has a dash share a folder."""
+    try:
+        checkpoint = Package.open(folder).manifest.checkpoint
+    except PackageError:
+        return ""
+    return f", made of {checkpoint.pinned or checkpoint.name}"
+
+
+def _fail(message: str) -> int:
+    print(f"error: {message}", file=sys.stderr)
+    return 2
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 WHICH is an architecture (tiny, base, base-memory) or the beginning of the model's SHA-256.
 """
 
-import os
 import re
 import shutil
 from pathlib import Path
@@ -15,6 +14,7 @@ from export.sources.fetched import Fetched, SourceError, Tell
 from export.sources.registry import HASH_LENGTH, Record, Registry, read_registry
 from models.disk import sync
 from models.package.folder import draft, sha256
+from models.package.home import user_folder
 
 PAIR = re.compile(r"[A-Za-z_]{2,10}-[A-Za-z_]{2,10}")
 VERSION = re.compile(rf"[0-9a-f]{{{HASH_LENGTH},64}}")
@@ -47,8 +47,7 @@ def fetch(name: str, registry: str, tell: Tell) -> Fetched:
 
 def cache(pair: str) -> Path:
     """Where models of a pair are kept, each in a folder named by its version."""
-    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(caches) / "dragoman" / "firefox" / pair
+    return user_folder("XDG_CACHE_HOME", ".cache") / "dragoman" / "firefox" / pair
 
 
 def cached(pair: str, which: str) -> Path | None:

@@ -59,19 +59,19 @@ class BartLikeConfig(JsonKeys):
 
     SAME = SAME
     BESIDE = BESIDE
-    d_model: int
+    d_model: int = Field(gt=0)
     encoder_layers: int = Field(gt=0)
     decoder_layers: int = Field(gt=0)
-    encoder_attention_heads: int
-    decoder_attention_heads: int
-    encoder_ffn_dim: int
-    decoder_ffn_dim: int
-    max_position_embeddings: int
+    encoder_attention_heads: int = Field(gt=0)
+    decoder_attention_heads: int = Field(gt=0)
+    encoder_ffn_dim: int = Field(gt=0)
+    decoder_ffn_dim: int = Field(gt=0)
+    max_position_embeddings: int = Field(gt=1, le=1 << 16)
     activation_function: Literal["relu", "gelu", "silu", "swish"]
     scale_embedding: bool
     tie_word_embeddings: bool = True
     pad_token_id: int = Field(ge=0)
-    eos_token_id: int
+    eos_token_id: int = Field(ge=0)
     decoder_start_token_id: int | None = None
     bos_token_id: int | None = 0
     """What `generate` feeds a decoder first, where nothing else is said."""
@@ -84,7 +84,7 @@ class BartLikeConfig(JsonKeys):
 class OneVocabulary(BartLikeConfig):
     """Both sides have the same tokens, and one table."""
 
-    vocab_size: int
+    vocab_size: int = Field(gt=0)
     tie_word_embeddings: Literal[True] = True
 
     @property
@@ -97,8 +97,8 @@ class TwoVocabularies(BartLikeConfig):
     """Each side has its own."""
 
     SAME = SAME | {"vocab_size": "tgt_vocab_size"}
-    src_vocab_size: int
-    tgt_vocab_size: int
+    src_vocab_size: int = Field(gt=0)
+    tgt_vocab_size: int = Field(gt=0)
 
     @property
     def sizes(self) -> tuple[int, int]:

@@ -14,6 +14,7 @@ from models.decoding import OPTIONS, Decoding, Options, OutOfRange, check
 from models.package.manifest import GenerationDefaults
 from models.package.signature import MAX_CANDIDATES
 
+GENERATION_CONFIG = "generation_config.json"
 MAX_SUPPRESSED = MAX_CANDIDATES // 2
 """A search needs as many candidates more as there are suppressed tokens; the other half is for wide beams."""
 NEUTRAL: dict[str, object] = {
@@ -141,7 +142,12 @@ class GenerationSettings(JsonKeys):
         return defaults
 
     def _check_ids(self, config: ModelShape, file: Path) -> None:
-        """Raises CheckpointError for a token that cannot be suppressed or forced, and for another end."""
+        """Raises CheckpointError for a token that cannot be suppressed or forced, for another end, and for none."""
+        if self.eos_token_id is None and file.name == GENERATION_CONFIG:  # config.json has a reader of its own
+            raise CheckpointError(
+                f"{file}: eos_token_id is missing or null, so that `generate` ends no target; config.json says "
+                f"{config.end_id}: write it here, too"
+            )
         if self.eos_token_id not in (None, config.end_id, [config.end_id]):
             raise CheckpointError(
                 f"{file}: eos_token_id is {self.eos_token_id}; config.json says {config.end_id}, a target's one end"
@@ -191,7 +197,7 @@ class GenerationSettings(JsonKeys):
 
 def generation_file(folder: Path) -> Path:
     """generation_config.json or, as in `generate`, config.json where there is none."""
-    file = folder / "generation_config.json"
+    file = folder / GENERATION_CONFIG
     return file if file.exists() else folder / "config.json"
 
 

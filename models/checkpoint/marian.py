@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import ClassVar, Literal
 
 import torch
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
@@ -28,22 +28,22 @@ class MarianConfig(JsonKeys):
         "num_hidden_layers": "encoder_layers",
         "num_attention_heads": "encoder_attention_heads",
     }
-    vocab_size: int
+    vocab_size: int = Field(gt=0)
     decoder_vocab_size: int | None = None
-    d_model: int
-    encoder_layers: int
-    decoder_layers: int
-    encoder_attention_heads: int
-    decoder_attention_heads: int
-    encoder_ffn_dim: int
-    decoder_ffn_dim: int
-    max_position_embeddings: int
+    d_model: int = Field(gt=0)
+    encoder_layers: int = Field(gt=0)
+    decoder_layers: int = Field(gt=0)
+    encoder_attention_heads: int = Field(gt=0)
+    decoder_attention_heads: int = Field(gt=0)
+    encoder_ffn_dim: int = Field(gt=0)
+    decoder_ffn_dim: int = Field(gt=0)
+    max_position_embeddings: int = Field(gt=1, le=1 << 16)
     activation_function: Literal["relu", "gelu", "swish", "silu"]
     scale_embedding: bool = False
     share_encoder_decoder_embeddings: bool = True
     tie_word_embeddings: bool = True
-    pad_token_id: int
-    eos_token_id: int
+    pad_token_id: int = Field(ge=0)
+    eos_token_id: int = Field(ge=0)
     decoder_start_token_id: int
     # Of the choices Marian itself has, Hugging Face's MarianMTModel has these, whatever config.json says.
     normalize_before: Literal[False] = False

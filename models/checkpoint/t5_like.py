@@ -50,14 +50,14 @@ class T5LikeConfig(JsonKeys):
         "head_dim": "d_kv",
     }
     BESIDE = frozenset({"dense_act_fn", "is_gated_act"})
-    vocab_size: int
-    d_model: int
-    d_kv: int
-    d_ff: int
+    vocab_size: int = Field(gt=0)
+    d_model: int = Field(gt=0)
+    d_kv: int = Field(gt=0)
+    d_ff: int = Field(gt=0)
     num_layers: int = Field(gt=0)
     num_decoder_layers: int | None = Field(default=None, gt=0)
     """None: as many as the encoder has."""
-    num_heads: int
+    num_heads: int = Field(gt=0)
     relative_attention_num_buckets: int = Field(default=32, ge=4)
     relative_attention_max_distance: int = 128
     layer_norm_epsilon: float = Field(default=1e-6, gt=0)
@@ -67,7 +67,7 @@ class T5LikeConfig(JsonKeys):
     scale_decoder_outputs: bool | None = None
     """The same, as transformers has written it since version 5."""
     pad_token_id: int = Field(default=0, ge=0)
-    eos_token_id: int = 1
+    eos_token_id: int = Field(default=1, ge=0)
     decoder_start_token_id: int | None = None
     # Other choices are models of another kind.
     is_encoder_decoder: Literal[True] = True

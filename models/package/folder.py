@@ -129,12 +129,16 @@ def draft(target: Path) -> Iterator[Path]:
     `target` is something that a package must not replace.
     """
     check_target(target)
+    target = _behind(target)
     new_parents = [parent for parent in target.parents if not parent.exists()]
     workspace = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     try:  # before the first folder is made: Ctrl-C may come at any point
         folder = workspace / "package"
         folder.mkdir(parents=True)
         yield folder
+    except OSError as error:
+        error.filename = error.filename or str(target)  # who writes to a full disk is not told where
+        raise
     finally:
         if workspace.exists():
             shutil.rmtree(workspace)
@@ -150,7 +154,8 @@ def file_entries(folder: Path) -> dict[str, FileEntry]:
 
 
 def publish(folder: Path, manifest: Manifest, target: Path, seal: Seal | None = None) -> None:
-    """Makes a finished draft the package at `target`. A package that stood there stands until then."""
+    """Makes a finished draft the package at `target`, or where a link there leads. The former one stands until then."""
+    target = _behind(target)
     _finish(folder, manifest, seal)
     for path in [*folder.iterdir(), folder]:
         sync(path)
@@ -164,6 +169,11 @@ def publish(folder: Path, manifest: Manifest, target: Path, seal: Seal | None = 
             replaced.rename(target)
         raise
     sync(target.parent)
+
+
+def _behind(target: Path) -> Path:
+    """A link says where the package lies, and stays: what is in its place may have no room for one."""
+    return target.resolve() if target.is_symlink() else target
 
 
 def publish_beside(folder: Path, manifest: Manifest, checkpoint: Path, seal: Seal | None = None) -> None:

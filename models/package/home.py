@@ -14,7 +14,17 @@ def home() -> Path:
     """The folder of all of them: $DRAGOMAN_HOME, else of the user's data (XDG Base Directory Specification)."""
     if own := os.environ.get("DRAGOMAN_HOME"):
         return Path(own)
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share") / "dragoman"
+    return user_folder("XDG_DATA_HOME", ".local/share") / "dragoman"
+
+
+def user_folder(variable: str, usual: str) -> Path:
+    """The folder that a variable of XDG says, else the usual one in the user's home."""
+    if said := os.environ.get(variable):
+        return Path(said)
+    try:
+        return Path.home() / usual
+    except RuntimeError:  # neither $HOME nor an account: engines of containers say / then
+        return Path("/") / usual
 
 
 def place_of(source: str) -> Path:

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Protocol
 
 import grpc
 
@@ -25,7 +24,7 @@ from server.api.encoding import EncodingService, encoding_defaults, vector_optio
 from server.api.texts import check_contents, check_options, glossary_of, shape_of
 from server.api.timings import timings
 from server.api.ways import Way
-from server.catalog.catalog import Catalog
+from server.catalog.catalog import Catalog, Entry
 from server.catalog.reloading import Reload, Report
 from server.catalog.served_model import ServedModel
 from server.errors import CandidateRefused
@@ -179,22 +178,10 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         return translation_pb2.ScoreResponse(contents=map(_scored_content, scored), model=translator.model.name)
 
 
-class Described(Protocol):
-    """Whoever serves a model, here or elsewhere."""
-
-    @property
-    def model(self) -> ServedModel: ...
-
-    @property
-    def open(self) -> bool:
-        """Calls are let in."""
-        ...
-
-
 class ModelService(model_pb2_grpc.ModelServiceServicer):
     """See proto/dragoman/v1/model.proto."""
 
-    def __init__(self, models: Catalog[Described], reload: Reload | None = None) -> None:
+    def __init__(self, models: Catalog[Entry], reload: Reload | None = None) -> None:
         self._models, self._reload = models, reload
 
     async def ListModels(self, request: model_pb2.ListModelsRequest, context: object) -> model_pb2.ListModelsResponse:
@@ -342,7 +329,7 @@ def _shadow_report(report: Report) -> model_pb2.ShadowReport:
     )
 
 
-def _model(described: Described) -> model_pb2.Model:
+def _model(described: Entry) -> model_pb2.Model:
     model = described.model
     return model_pb2.Model(
         name=model.name,

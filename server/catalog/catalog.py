@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Generic, Protocol, TypeVar
 
 from models.languages import choose, lookup
@@ -20,7 +21,13 @@ class Entry(Protocol):
         """The facts that calls are routed by."""
         ...
 
+    @property
+    def open(self) -> bool:
+        """Whether calls are let in, as far as there is room. Not where the engine has failed for good."""
+        ...
 
+
+E = TypeVar("E", bound=Entry)
 T = TypeVar("T", bound=Entry, covariant=True)
 
 
@@ -66,7 +73,7 @@ class Catalog(Generic[T]):
         return self._entries[name]
 
     def route(self, name: str, source: str, target: str) -> T:
-        """The model that translates: the named one, else the first that has both languages.
+        """The model that translates: the named one, else the first that has both languages, of those that are open.
 
         Raises ModelNotFound, or LanguageNotSupported where no model has them. `source`, `target`: tags, which may be
         empty; where both are, the first that translates. What else a model refuses is left to it.
@@ -75,14 +82,13 @@ class Catalog(Generic[T]):
         if name or not translating:
             return self.find(name)
         if len(translating) == 1 or not (source or target):
-            return translating[0]
+            return _open_first(translating)[0]
         reading = [entry for entry in translating if choose(source, entry.model.source_languages) is not None]
         if not reading:
             known = _each(tag for entry in translating for tag in entry.model.source_languages)
             raise LanguageNotSupported("source_language_code", source, known, THE_SERVER)
-        for entry in reading:
-            if choose(target, entry.model.target_languages) is not None:
-                return entry
+        if both := [entry for entry in reading if choose(target, entry.model.target_languages) is not None]:
+            return _open_first(both)[0]
         known = _each(tag for entry in reading for tag in entry.model.target_languages)
         whence = f"from {quoted(source)} {THE_SERVER}" if source else THE_SERVER
         raise LanguageNotSupported("target_language_code", target, known, whence)
@@ -96,8 +102,13 @@ class Catalog(Generic[T]):
         writing = [one for one in self if one.model.decoder_layers and lookup(target, one.model.target_languages)]
         if any(one in writing for one in reading):
             return None
-        pairs = ((first, second) for first in reading for second in writing)
+        pairs = product(_open_first(reading), _open_first(writing))
         return next((Pivot(*pair, tag) for pair in pairs for tag in _ways(pair[0].model, pair[1].model)), None)
+
+
+def _open_first(entries: Iterable[E]) -> list[E]:
+    """In their order but for those that are not open: they tell why, where there is no other."""
+    return sorted(entries, key=lambda entry: not entry.open)
 
 
 def _ways(first: ServedModel, second: ServedModel) -> Iterable[str]:

@@ -84,7 +84,7 @@ def joined(found: Sequence[Sequence[Word]]) -> tuple[list[Word], list[int]]:
 
 
 def _need_space(before: Word, after: Word) -> bool:
-    ends = not before.raw and before.text[-1:] in (".", "!", "?")
+    ends = not before.raw and before.text[-1:] in (".", "!", "?", ",", ";")
     return ends and not after.raw and after.text[:1].isalnum() and not UNSPACED.match(after.text)
 
 

@@ -13,8 +13,8 @@ ABBREVIATIONS = re.compile(
 )
 """After these a sentence goes on where the next word is small, or a number. sentencex knows few of Portuguese."""
 LONGEST_ABBREVIATION = 16
-BREAKS = (re.compile(r"[;:]\s+"), re.compile(r",\s+"), re.compile(r"\s+"))
-"""Where a sentence that is too long is divided, the best places first."""
+BREAKS = (re.compile(r"[;:؛]\s+|[；：]\s*"), re.compile(r"[,،]\s+|[，、]\s*"), re.compile(r"\s+"))
+"""Where a sentence that is too long is divided, the best places first. Chinese and Japanese have no spaces."""
 
 Range = tuple[int, int]
 """Of characters: the first, and the place after the last."""

@@ -93,6 +93,12 @@ def test_a_deadline_that_is_none_is_refused(server: FakeServer, method: str, tim
         call_sync(server.target, method, "x", timeout_s=timeout_s)
 
 
+def test_a_client_of_no_event_loop_is_told_where_to_be_made(server: FakeServer) -> None:
+    """Made before asyncio.run, it had another loop, and failed at its first call."""
+    with pytest.raises(RuntimeError, match="no event loop is running: make the AsyncClient in a coroutine"):
+        AsyncClient(server.target)
+
+
 async def test_cancelling_a_call_cancels_it_on_the_server(server: FakeServer) -> None:
     async with AsyncClient(server.target) as client:
         task = asyncio.create_task(client.translate(["a"] * MAX_CONTENTS + ["hold"]))

@@ -40,6 +40,8 @@ THE_CHARTS_OWN = {
     "grace_period_s",
     "callers",
 }
+NO_VALUES = {"default", "description", "title"}
+LISTS = {"type": ["string", "array"], "minLength": 1, "minItems": 1}
 PLAINTEXT_PROBES = {"tls_certificate", "tls_key", "tls_client_ca"}
 
 Objects = Mapping[str, dict[str, Any]]
@@ -120,6 +122,11 @@ def validate_custom(things: list[dict[str, Any]]) -> int:
         {"settings": {"max_row": 32}},
         {"settings": {"tls_key": "/tls/key.pem"}},
         {"settings": {"max_rows": [32]}},
+        {"settings": {"max_rows": 0}},
+        {"settings": {"workers": "four"}},
+        {"settings": {"log_level": "loud"}},
+        {"settings": {"http_hosts": []}},
+        {"autoscaling": {"queueSeconds": 0.0004}},
         {"environment": {"DRAGOMAN_PORT": "9000"}},
         {"autoscaling": {"type": "vpa"}},
         {"image": {"digest": "latest"}},
@@ -134,8 +141,24 @@ def test_values_that_mean_nothing_are_refused(values: Mapping[str, Any]) -> None
 
 def test_the_schema_knows_every_setting_that_is_not_the_charts_own() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
-    settings = schema["properties"]["settings"]["propertyNames"]["enum"]
+    settings = schema["properties"]["settings"]["properties"]
     assert set(settings) == set(Settings.model_fields) - THE_CHARTS_OWN - PLAINTEXT_PROBES
+    of_server = Settings.model_json_schema()["properties"]
+    assert settings == {name: values_of(of_server[name]) for name in settings}
+
+
+def values_of(setting: dict[str, Any]) -> dict[str, Any]:
+    """What the chart takes for a setting. A list may be written as one text, too."""
+    known = {key: value for key, value in setting.get("anyOf", [setting])[0].items() if key not in NO_VALUES}
+    return known | LISTS if known.get("type") == "array" else known
+
+
+@pytest.mark.parametrize("kind", ["hpa", "keda"])
+def test_no_autoscaler_has_more_replicas_at_least_than_at_most(kind: str) -> None:
+    told = r"autoscaling\.minReplicas is 11 and autoscaling\.maxReplicas 10: raise maxReplicas"
+    with pytest.raises(helm.HelmRenderError, match=told):
+        render({"autoscaling": {"type": kind, "minReplicas": 11}})
+    assert render({"autoscaling": {"minReplicas": 11}})  # nobody reads it
 
 
 def test_settings_reach_the_server_as_they_are_written() -> None:

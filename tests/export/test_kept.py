@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from export.command import pull, remove, show
+from export.sources.firefox import cache
 from models.package.home import home
 from models.package.manifest import Manifest
 from server.__main__ import with_packages
@@ -109,11 +110,39 @@ def test_a_pull_takes_names_and_leaves_what_is_there(
     assert pull.main(["hf:OPUS/en-pt@v1", "--quiet"]) == 0
     assert asked == [["hf:OPUS/en-pt@v1", "--out", str(kept / "OPUS-en-pt-v1"), "--quiet"]]
     assert pull.main(["firefox:mine"]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "mine is there already, made of " in capsys.readouterr().err
     for arguments in (["a/folder"], ["hf:OPUS/en-pt", "--out", "x"], []):
         with pytest.raises(SystemExit):
             pull.main(arguments)
     assert len(asked) == 1
+
+
+def test_names_that_share_a_folder_are_told_apart(kept: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.move(kept / "mine", kept / "OPUS-en-pt")
+    made_of = Manifest.model_validate_json((ZOO / "manifest.json").read_bytes()).checkpoint
+    assert pull.main(["hf:OPUS-en/pt"]) == 2
+    told = capsys.readouterr().err
+    assert f"OPUS-en-pt is there already, made of {made_of.pinned or made_of.name}: " in told
+    assert "dragoman export hf:OPUS-en/pt --out FOLDER" in told
+
+
+def test_a_home_that_cannot_be_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DRAGOMAN_HOME", str(tmp_path / "file" / "packages"))
+    assert pull.main(["firefox:en-pt"]) == 2
+    assert "file/packages: Not a directory; set DRAGOMAN_HOME to a folder for packages" in capsys.readouterr().err
+
+
+def test_who_has_no_home_has_no_packages(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for variable in ("DRAGOMAN_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr("pwd.getpwuid", {}.__getitem__)  # as for an account that /etc/passwd lacks
+    assert home() == Path("/.local/share/dragoman") and cache("en-pt") == Path("/.cache/dragoman/firefox/en-pt")
+    assert with_packages(["--port", "1"]) == ["--port", "1"]
+    assert show.main([]) == 0
+    assert "no packages in /.local/share/dragoman" in capsys.readouterr().out
 
 
 def test_the_home_is_that_of_the_users_data(monkeypatch: pytest.MonkeyPatch) -> None:

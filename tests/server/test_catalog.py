@@ -13,6 +13,7 @@ from tests.serving import MODEL
 @dataclass(frozen=True)
 class Served:
     model: ServedModel
+    open: bool = True
 
 
 def served(name: str, source: str, target: str, decoder_layers: int = 1) -> Served:
@@ -68,6 +69,16 @@ def test_an_unknown_model_is_told_what_there_is(catalog: Catalog[Served], name: 
 )
 def test_without_a_name_the_languages_say_which(source: str, target: str, model: Served) -> None:
     assert ALL.route("", source, target) is model
+
+
+def test_a_model_that_has_stopped_is_passed_over_where_another_has_the_languages() -> None:
+    stopped, english = replace(EN_PT, open=False), served("en-many", "en", "pt de")
+    catalog = Catalog([stopped, english, PT_EN])
+    assert catalog.route("", "en", "pt") is catalog.route("", "", "") is english
+    assert catalog.route("en-pt", "en", "pt") is stopped  # a name says which
+    assert Catalog([stopped, PT_EN]).route("", "en", "pt") is stopped  # it tells why it does not
+    way = Catalog([replace(PT_EN, open=False), served("pt-de", "pt", "de en"), MANY]).pivot("pt", "fr")
+    assert way is not None and (way.first.model.name, way.second) == ("pt-de", MANY)
 
 
 def test_a_name_goes_before_languages_and_what_the_model_lacks_is_its_own_affair() -> None:

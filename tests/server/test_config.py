@@ -1,6 +1,7 @@
 """server.config: where settings come from, and what they may be."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from engine.devices.session import CPU
 from engine.loading.load import worker_count
 from models.package.declared.numbers import Precisions
 from server.config import ConfigError, Settings, load_settings
+from tests.checkpoints import ROOT
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +59,20 @@ def test_what_is_empty_is_not_the_current_folder(name: str, monkeypatch: pytest.
     monkeypatch.setenv(f"DRAGOMAN_{name.upper()}", "")
     with pytest.raises(ConfigError, match=f"^{name} is .*: a value is empty; leave it out"):
         load_settings([])
+
+
+@pytest.mark.parametrize("line", ["max_rows = true", "shadow_share = true", "port = false", "host = true"])
+def test_truth_is_no_number(line: str, tmp_path: Path) -> None:
+    name, _, value = line.partition(" = ")
+    with pytest.raises(ConfigError, match=f"^{name} is {value.title()}: expected another value than true or false"):
+        load_settings(["--config", write(tmp_path, line)])
+
+
+def test_variables_of_others_are_no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    for number, name in enumerate(["DRAGOMAN_TOKEN", *re.findall(r"\$\{(DRAGOMAN_\w+)", compose)]):
+        monkeypatch.setenv(name, str(number))
+    assert load_settings([]).port == 1
 
 
 def test_lists_may_have_spaces_and_nothing_empty() -> None:
@@ -171,6 +187,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--host", ""], "--host is '': a value is empty"),
         (["--max-contents", "2000"], "max_contents is 2000 and max_waiting 1024"),
         (["--tls-certificate", "a.pem"], "tls_certificate and tls_key need each other"),
+        (["--open", "--no-http"], "open needs http: the playground is on the HTTP port"),
         (["--tls-client-ca", "a.pem"], "tls_client_ca needs tls_certificate"),
         (["--http-port", "81", "--metrics-port", "81"], "metrics_port and http_port are both 81: each needs a port of"),
         (["--port", "81", "--metrics-port", "81"], "port and metrics_port are both 81: each needs a port of its own"),

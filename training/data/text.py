@@ -130,7 +130,7 @@ def read_lines(file: Path) -> list[str]:
     """The lines of a text file. Raises TrainingError where it is empty or not UTF-8."""
     try:
         # Not splitlines, which takes characters inside a sentence for line ends.
-        lines = file.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        lines = file.read_text(encoding="utf-8-sig").removesuffix("\n").split("\n")
     except OSError as error:
         raise TrainingError(f"{file} cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:

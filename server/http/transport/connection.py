@@ -6,7 +6,7 @@ import ssl
 from dataclasses import dataclass
 from typing import Any
 
-from uvicorn._types import ASGI3Application
+from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
 from uvicorn.config import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
@@ -153,7 +153,7 @@ class Connection(HttpToolsProtocol):
         self._answering = cycle
         if self._old:
             cycle.keep_alive = False
-        super()._start_asgi_task(cycle, app)
+        super()._start_asgi_task(cycle, until_close(cycle, app) if cycle.scope["http_version"] == "1.0" else app)
 
     def timeout_keep_alive_handler(self) -> None:
         """Nobody has asked for long; and maybe nobody reads either, which a mere close would wait for."""
@@ -183,6 +183,21 @@ class Connection(HttpToolsProtocol):
     def _refuse(self, status: bytes) -> None:
         self.transport.write(b"HTTP/1.1 " + status + b"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n")
         self.transport.close()
+
+
+def until_close(cycle: RequestResponseCycle, app: ASGI3Application) -> ASGI3Application:
+    """An app whose answers end with the connection where they have no length: HTTP/1.0 has no chunks (RFC 9112)."""
+
+    async def answer(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        async def tell(event: ASGISendEvent) -> None:
+            if event["type"] == "http.response.body":
+                cycle.expected_content_length = len(event.get("body", b""))  # else uvicorn holds it against the whole
+            await send(event)
+
+        cycle.chunked_encoding = False
+        await app(scope, receive, tell)
+
+    return answer
 
 
 def host_of(peer: tuple[Any, ...] | None) -> str:

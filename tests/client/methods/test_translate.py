@@ -34,6 +34,12 @@ def test_a_list_gives_a_list_in_order_from_one_request(server: FakeServer, call:
     assert only_request(server) == TranslateRequest(contents=["b", "a", "c"], decoding=DecodingOptions())
 
 
+def test_a_tuple_is_as_good_as_a_list_to_type_checkers_too(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        translations: list[Translation] = client.translate(("one", "two"))
+    assert [translation.text for translation in translations] == ["ONE", "TWO"]
+
+
 @pytest.mark.parametrize(
     ("number", "told"),
     [

@@ -61,6 +61,7 @@ def test_old_name_of_the_forced_beginning_wants_a_token(folder: Path) -> None:
         ({"quantization_config": {"bits": 8}}, "quantization_config"),
         ({"activation_function": "gelu_fast"}, "activation_function is 'gelu_fast'; "),
         ({"d_model": None}, "d_model is missing"),
+        ({"encoder_ffn_dim": 0}, "encoder_ffn_dim is 0; "),
         ({"encoder_attention_heads": 5}, "width 48 is not a multiple of 5 heads"),
         ({"max_position_embeddings": 71}, r"embed_positions.weight has shape \[72, 48\]; expected \[73, 48\]"),
         ({"encoder_layers": 1}, "has no tensor model.encoder.layers.1"),
@@ -88,6 +89,7 @@ def test_padding_has_no_position(key: str, name: str, tmp_path: Path) -> None:
         ({"diversity_penalty": 0.5}, "diversity_penalty is 0.5, which is not supported"),
         ({"forced_bos_token_id": 151}, "token 151 is not one of 151 target tokens"),
         ({"forced_bos_token_id": 2}, "forced_bos_token_id is 2, the end token"),
+        ({"eos_token_id": None}, "eos_token_id is missing or null, .* config.json says 2: write it here, too"),
     ],
 )
 def test_generation_is_refused(folder: Path, changes: dict[str, object], message: str) -> None:

@@ -80,6 +80,7 @@ def test_number_of_decoder_layers_is_the_encoders_unless_said(tmp_path: Path) ->
         ({"relative_attention_num_buckets": 16}, r"relative_attention_bias.weight has shape \[8, 3\]; expected \[16"),
         ({"eos_token_id": [1, 2]}, r"eos_token_id is \[1, 2\]; "),
         ({"d_model": None}, "d_model is missing"),
+        ({"num_heads": 0}, "num_heads is 0; "),
         ({"d_kv": 8}, r"SelfAttention.q.weight has shape \[48, 40\]; expected \[24, 40\]"),
         ({"num_layers": 2}, "has no tensor encoder.block.2"),
         ({"feed_forward_proj": "gelu", "is_gated_act": None, "dense_act_fn": None}, "wi.weight is missing"),

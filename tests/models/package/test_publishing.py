@@ -46,6 +46,12 @@ def test_a_draft_that_fails_leaves_nothing(tiny_package: Package, tmp_path: Path
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_is_told_by_its_place(tmp_path: Path) -> None:
+    target = tmp_path / "package"
+    with pytest.raises(OSError, match=re.escape(f"No space left on device: '{target}'")), draft(target):
+        Path("/dev/full").write_bytes(bytes(1))
+
+
 def test_a_draft_that_fails_leaves_the_old_package(tiny_package: Package, copy: Path) -> None:
     with pytest.raises(KeyboardInterrupt), draft(copy) as folder:
         fill(folder, tiny_package)
@@ -109,6 +115,16 @@ def test_a_link_to_nothing_is_refused_before_a_package_is_made(tmp_path: Path) -
     (tmp_path / "link").symlink_to("nothing")
     with pytest.raises(PackageError, match="link is a link to what is not there"), draft(tmp_path / "link"):
         pass
+
+
+def test_a_link_stays_and_the_package_behind_it_is_replaced(tiny_package: Package, copy: Path, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere" / "link"
+    link.parent.mkdir()
+    link.symlink_to(copy)
+    with draft(link) as folder:
+        assert folder.parent.parent == copy.parent  # else it could not be moved to another file system
+        publish(folder, fill(folder, tiny_package), link)
+    assert link.is_symlink() and Package.open(copy).manifest.name == "again"
 
 
 def test_an_empty_folder_is_replaced(tiny_package: Package, tmp_path: Path) -> None:

@@ -99,6 +99,20 @@ async def test_who_asks_for_another_protocol_is_answered_by_this_one(
     assert "pgrade" not in caplog.text
 
 
+async def test_who_knows_no_chunks_gets_none() -> None:
+    """HTTP/1.0, which nginx speaks unless it is told otherwise: what has no length ends with the connection."""
+    asked = b'{"content": "A cat.", "targetLanguageCode": "pt"}'
+    headers = {"content-type": "application/json", "content-length": str(len(asked)), "connection": "keep-alive"}
+    async with serving(http=True) as server:
+        stream = await sent(server, head(STREAM, headers).replace(b"HTTP/1.1", b"HTTP/1.0") + asked)
+        page = await sent(server, head("/health", {}, "GET").replace(b"HTTP/1.1", b"HTTP/1.0"))
+    first, _, events = stream.partition(b"\r\n\r\n")
+    assert first.startswith(b"HTTP/1.1 200 OK") and b"transfer-encoding" not in first and b"connection: close" in first
+    told = [line for line in events.split(b"\n") if line]
+    assert told and all(line.startswith((b"data: ", b"event: ", b": ")) for line in told), told
+    assert b"content-length: " in page and page.endswith(b'{"status":"ok"}')
+
+
 async def test_a_port_in_use_is_named_with_the_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="--http-port"):
         HttpPort(Settings(workers=1, http_port=taken.getsockname()[1]), langid)

@@ -128,6 +128,11 @@ def test_characters_inside_a_sentence_end_no_line(tmp_path: Path) -> None:
     assert pair.source == ["one\x85two\u2028three", "four"]
 
 
+def test_a_mark_of_byte_order_is_no_part_of_the_first_sentence(tmp_path: Path) -> None:
+    pair = read_pair(files(tmp_path, "\ufeffone\n", "\ufeffum\n"))
+    assert (pair.source, pair.target) == (["one"], ["um"])
+
+
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     text = files(tmp_path, "a\n", "b\n")
     text.target.write_bytes(b"caf\xe9\n")

@@ -10,6 +10,13 @@ characters that a Service's name may have, it takes nine. */}}
 {{- if kindIs "slice" . }}{{ join "," . }}{{ else if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end -}}
 {{- end }}
 
+{{/* Empty, or why an autoscaler cannot be: the schema compares no values. */}}
+{{- define "dragoman.checkReplicas" -}}
+{{- if gt (int .minReplicas) (int .maxReplicas) }}
+{{- fail (printf "autoscaling.minReplicas is %d and autoscaling.maxReplicas %d: raise maxReplicas" (int .minReplicas) (int .maxReplicas)) }}
+{{- end }}
+{{- end }}
+
 {{- define "dragoman.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}

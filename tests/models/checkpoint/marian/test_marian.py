@@ -180,7 +180,7 @@ def test_a_configuration_of_opus_mt(folder: Path) -> None:
     ],
 )
 def test_generation_defaults(folder: Path, settings: dict[str, object], expected: dict[str, object]) -> None:
-    write_json(folder / "generation_config.json", settings)
+    write_json(folder / "generation_config.json", {"eos_token_id": 0} | settings)
     defaults = asdict(load_checkpoint(folder).generation)
     assert {key: defaults[key] for key in expected} == expected
 

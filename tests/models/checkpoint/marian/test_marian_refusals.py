@@ -110,6 +110,14 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
         lambda folder: edit_json(folder / "config.json", encoder_attention_heads=5),
         ("config.json", "width 48 is not a multiple of 5 heads"),
     ),
+    "no layers": (
+        lambda folder: edit_json(folder / "config.json", decoder_layers=0),
+        ("config.json: decoder_layers is 0", "greater than 0"),
+    ),
+    "no width": (
+        lambda folder: edit_json(folder / "config.json", d_model=0),
+        ("config.json: d_model is 0", "greater than 0"),
+    ),
     "odd width": (lambda folder: edit_json(folder / "config.json", d_model=45), ("config.json: d_model is 45", "even")),
     "several end tokens": (
         lambda folder: edit_json(folder / "config.json", eos_token_id=[0, 1]),
