@@ -1,5 +1,6 @@
 """What an engine must know of a package's graphs. Export declares it, and an engine reads no architecture besides."""
 
+from itertools import chain
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -261,14 +262,12 @@ class GraphsSpec(Frozen):
                 raise ValueError(f"aligner.heads has {head}; the graph over targets tells of {heads} heads, from 0 on")
 
     def _check_probes(self) -> None:
-        vocabulary = self.vocabulary
-        for probe in (*self.probes, *self.vector_probes):
-            found = [(probe.source_ids, "source", vocabulary.source_size)]
-            if isinstance(probe, Probe):
-                found.append((probe.token_ids, "target", vocabulary.target_size))
-            for ids, side, size in found:
-                if not ids:
-                    raise ValueError(f"a probe has no {side} tokens")
-                for token_id in ids:
-                    if not 0 <= token_id < size:
-                        raise ValueError(f"a probe has token {token_id}; the model has {size} {side} tokens")
+        sources = [probe.source_ids for probe in self.probes] + [probe.source_ids for probe in self.vector_probes]
+        targets = [probe.token_ids for probe in self.probes]
+        sizes = self.vocabulary.source_size, self.vocabulary.target_size
+        for side, texts, size in zip(("source", "target"), (sources, targets), sizes, strict=True):
+            if not all(texts):
+                raise ValueError(f"a probe has no {side} tokens")
+            for token_id in chain.from_iterable(texts):
+                if not 0 <= token_id < size:
+                    raise ValueError(f"a probe has token {token_id}; the model has {size} {side} tokens")
