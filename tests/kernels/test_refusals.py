@@ -47,13 +47,13 @@ def test_constants(library: Library) -> None:
 
 @pytest.mark.parametrize("operator", ["QuantLinear", "BestTokens"])
 def test_weights_of_no_inputs(library: Library, operator: str) -> None:
-    weight, scales = np.zeros((8, 0), np.int8), np.ones(8, np.float32)
+    scales = np.ones(8, np.float32)
+    constants: dict[str, Array] = {"weight": np.zeros((8, 0), np.int8), "scales": scales, "bias": scales}
+    inputs: Ports = [("x", np.float32), ("ranks", np.int64), *LINEAR[1:]]
     with pytest.raises(Exception, match="weight has 0 inputs; it must have at least 1"):
         if operator == "QuantLinear":
-            made(library, {"weight": weight, "scales": scales, "bias": scales})
+            made(library, constants)
         else:
-            constants = {"weight": weight, "scales": scales, "bias": scales}
-            inputs: Ports = [("x", np.float32), ("ranks", np.int64), *LINEAR[1:]]
             Node(library, operator, inputs, constants, [("ids", np.int64), ("log_probs", np.float32)])
 
 
