@@ -31,17 +31,30 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     try:
         findings = inspect(args.package, wanted)
-        files = {args.out: report(findings)}
+        files = [(args.out, report(findings))]
         if args.pictures is not None:
             args.pictures.mkdir(parents=True, exist_ok=True)
-            files |= {args.pictures / name: picture for name, picture in pictures(findings).items()}
-        for file, content in files.items():
-            file.write_text(content, encoding="utf-8")
-            print(file)
+            files += [(args.pictures / name, picture) for name, picture in pictures(findings).items()]
+        _write(files)
     except (InspectionError, PackageError, TokenizerError, DeviceError, EngineError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG
     return DONE
+
+
+def _write(files: Sequence[tuple[Path, str]]) -> None:
+    """Raises InspectionError."""
+    from inspection.findings import InspectionError
+
+    page, *pictures = (file for file, _ in files)
+    if page.resolve() in [picture.resolve() for picture in pictures]:
+        raise InspectionError(f"{page} would be the page and a picture of it; give --out another name")
+    for file, content in files:
+        try:
+            file.write_text(content, encoding="utf-8")
+        except OSError as error:
+            raise InspectionError(f"{file} cannot be written ({error.strerror}); give another") from error
+        print(file)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -1,6 +1,7 @@
 """Pictures as inline SVG: no script and no file beside it. What has no colour of its own has that of the text."""
 
 import base64
+import re
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,8 @@ CHARACTER, LINE, GAP = 6.2, 11, 10
 """Pixels of a character and of a line, and between two maps."""
 LONGEST = 16
 """Characters of a label."""
+NO_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Characters that no XML file has, not even escaped: https://www.w3.org/TR/xml/#charsets"""
 STYLE = """
 svg { color: #1f2328; font: 10px system-ui, sans-serif; }
 svg text { fill: currentColor; }
@@ -41,9 +44,9 @@ def canvas(width: float, height: float, title: str) -> Element:
 
 
 def write(parent: Element, x: float, y: float, text: str, more: Mapping[str, str] | None = None) -> Element:
-    """Text that begins there, or as `more` says."""
+    """Text that begins there, or as `more` says. U+FFFD stands for what a file of XML cannot have."""
     element = SubElement(parent, "text", {"x": f"{x:.1f}", "y": f"{y:.1f}", **(more or {})})
-    element.text = text
+    element.text = NO_XML.sub("\N{REPLACEMENT CHARACTER}", text)
     return element
 
 

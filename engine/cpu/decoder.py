@@ -49,7 +49,8 @@ class CpuDecoder:
         self._encoder, self._decoder = (
             open_session(contents.graph(graph.file), CPU, library=path) for graph in (spec.encoder, spec.decoder)
         )
-        check_shapes((self._encoder, self._decoder), spec, spec.cache)
+        check_shapes([self._encoder], spec, spec.cache, {spec.hidden: ("sentences", "source", "width")})
+        check_shapes([self._decoder], spec, spec.cache)
         self._shortlist = graphs.shortlist
         size = graphs.spec.vocabulary.target_size
         self._output = None if spec.output is None else OutputLayer(contents.graph(spec.output.file), size)

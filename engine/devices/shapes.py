@@ -1,6 +1,6 @@
 """Graphs against what the manifest declares: engines trust it with memory, and graphs with what they write there."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import onnxruntime as ort
 
@@ -12,9 +12,17 @@ Axes = tuple[int | str, ...]
 """A word stands for any number."""
 
 
-def check_shapes(sessions: Iterable[ort.InferenceSession], spec: GraphsSpec, cache: Sequence[CacheTensor]) -> None:
-    """Raises PackageError where a graph has another shape than is declared. cache: of these graphs."""
-    declared = dict(_declared(spec, cache))
+def check_shapes(
+    sessions: Iterable[ort.InferenceSession],
+    spec: GraphsSpec,
+    cache: Sequence[CacheTensor],
+    others: Mapping[str, Axes] | None = None,
+) -> None:
+    """Raises PackageError where a graph has another shape than is declared.
+
+    cache: of these graphs. others: of tensors besides, by name
+    """
+    declared = dict(_declared(spec, cache)) | dict(others or {})
     for session in sessions:
         for value in (*session.get_inputs(), *session.get_outputs()):
             axes = declared.get(value.name, tuple(value.shape))

@@ -1,10 +1,11 @@
 """THE one way from a package to a running engine."""
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 from engine.cpu.decoder import CpuDecoder
@@ -28,6 +29,7 @@ from engine.runner import Runner
 from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.targets import TargetRules, target_rules
+from models.package.checked import EXPORT_AGAIN, PackageError
 from models.package.declared.numbers import Precisions
 from models.package.folder import Package
 from models.package.graph_files import GraphFiles
@@ -114,7 +116,7 @@ def load_all(
     supervision: Supervision,
     cores: Cores | None = None,
 ) -> list[Runner]:
-    """Loads several models on a device: all of them, or none. See `load`.
+    """Loads several models on a device: all of them, or none. See `load`; what is wrong with one names its folder.
 
     memory: of the host, for all of them. cores: those that models use that are loaded already
     """
@@ -123,7 +125,8 @@ def load_all(
         for plan in plans:
             before = resident_bytes()
             lengths = plan.limits.source_tokens, plan.limits.target_tokens
-            decoder = open_decoder(plan.model, device, *lengths, kernels, plan.pace)
+            with _naming(plan.model.graphs.folder):
+                decoder = open_decoder(plan.model, device, *lengths, kernels, plan.pace)
             undo.callback(decoder.close)
             opened.append(_Opened(plan, decoder, device, max(0, resident_bytes() - before)))
         if memory is not None:
@@ -187,7 +190,8 @@ class _Opened:
         if self.plan.costs_as is not None:
             runner.costs_as(self.plan.costs_as)
         elif self.takes_threads:  # a GPU's thread makes its own CUDA graphs first
-            measure(runner, *self.longest)
+            with _naming(self.plan.model.graphs.folder):
+                measure(runner, *self.longest)
         return runner
 
 
@@ -229,6 +233,16 @@ def measure(runner: Runner, source_tokens: int, target_tokens: int) -> None:
         raise DeviceError(f"the model does not decode: {error}") from error
 
 
+@contextmanager
+def _naming(folder: Path) -> Iterator[None]:
+    """What cannot be used is told with its folder: a server may load several. Raises DeviceError, PackageError."""
+    try:
+        yield
+    except (DeviceError, PackageError) as error:
+        told = str(error) if str(folder) in str(error) else f"{folder}: {error}"
+        raise type(error)(told) from error
+
+
 def open_decoder(
     model: Loadable,
     device: Device,
@@ -237,7 +251,27 @@ def open_decoder(
     kernels: Kernels = "auto",
     pace: Pace = AT_ONCE,
 ) -> Decoder[Any]:
-    """The decoder that runs a model on a device, with rows of so many tokens. Raises DeviceError."""
+    """The decoder that runs a model on a device, with rows of so many tokens.
+
+    Raises DeviceError, and PackageError where the graphs are not what the manifest declares.
+    """
+    try:
+        return _open_decoder(model, device, source_tokens, target_tokens, kernels, pace)
+    except (DeviceError, PackageError):
+        raise
+    except Exception as error:  # a graph may fail with anything in its first runs
+        raise DeviceError(f"the graphs do not run ({_told(error)}); {EXPORT_AGAIN}") from error
+
+
+def _open_decoder(
+    model: Loadable,
+    device: Device,
+    source_tokens: int | None,
+    target_tokens: int | None,
+    kernels: Kernels,
+    pace: Pace,
+) -> Decoder[Any]:
+    """See `open_decoder`."""
     graphs, most = model.graphs, model.graphs.spec.max_positions
     capacities = source_tokens or most, target_tokens or most
     if graphs.spec.decoder is None:
@@ -302,11 +336,12 @@ def _open_native(opened: Callable[[], N], graphs: GraphFiles, kernels: Kernels) 
         return None
     try:
         decoder = opened()
-    except KernelsRefused as error:
+    except Exception as error:  # a graph may fail with anything in its first runs
+        told = str(error) if isinstance(error, KernelsRefused) else f"the native graphs do not run ({_told(error)})"
         if kernels == "required":
-            raise DeviceError(f"kernels are required: {error}") from error
+            raise DeviceError(f"kernels are required: {told}") from error
         expected = graphs.spec.native or graphs.spec.native_step or graphs.spec.device_step
-        log.log(logging.INFO if expected is None else logging.WARNING, "standard graphs: %s", error)
+        log.log(logging.INFO if expected is None else logging.WARNING, "standard graphs: %s", told)
         return None
     isa = decoder.device.kernels
     if isa == PORTABLE:
@@ -314,6 +349,11 @@ def _open_native(opened: Callable[[], N], graphs: GraphFiles, kernels: Kernels) 
     else:
         log.info("native kernels: %s", isa)
     return decoder
+
+
+def _told(error: Exception) -> str:
+    """Of an error that nobody wrote for whoever reads it."""
+    return f"{type(error).__name__}: {error}"
 
 
 def takes_threads(precision: Precisions, device: Device) -> bool:

@@ -21,6 +21,7 @@ from engine.native.library import matching
 from engine.native.named import NamedTokens
 from engine.niceness import AT_ONCE, Pace
 from kernels.library import Counters, Library
+from models.package import signature
 from models.package.declared.graphs import NativeGraphs
 from models.package.graph_files import GraphFiles
 
@@ -44,7 +45,8 @@ class NativeDecoder:
         assert native.decoder is not None
         parts = [contents.graph(graph.file) for graph in (native.encoder, native.decoder)]
         self._encoder, self._decoder = open_on_cpu(parts, library.path, pace)
-        check_shapes((self._encoder, self._decoder), graphs.spec, native.cache)
+        states = {signature.HIDDEN: ("tokens", graphs.spec.width)}
+        check_shapes((self._encoder, self._decoder), graphs.spec, native.cache, states)
         self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)
         self._named = NamedTokens(graphs, native, library)
         self.given_targets = TargetGraphs(graphs, CPU)

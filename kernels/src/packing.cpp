@@ -2,11 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <cstdlib>
 
 namespace dragoman {
 
+// Of the sizes of an output's weights of s8: each is multiplied by at most 255.
+constexpr int64_t largest_sum = INT32_MAX / 255;
+
 void Packing::fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs,
                    int row_bytes, Packed kind) {
+  expect_width(inputs);
   const Kernels& k = kernels();
   if (kind == Packed::nibbles && k.pack_nibbles == nullptr) kind = Packed::bytes;
   const bool halves = kind == Packed::nibbles;
@@ -29,13 +35,18 @@ Packing::Packing(const int8_t* weight, const float* scales, const float* bias, i
   for (int n = 0; n < outputs; n++) {
     const int8_t* row = weight + (size_t)n * inputs;
     int32_t total = 0, least = 0;
+    int64_t sizes = 0;
     for (int i = 0; i < inputs; i++) {
       total += row[i];
+      sizes += std::abs(row[i]);
       least = std::min<int32_t>(least, row[i]);
     }
     if (least == -128)
       refuse("weight of output ", n, ", input ", std::find(row, row + inputs, -128) - row,
              " is -128; quantize within -127..127");
+    if (sizes > largest_sum)
+      refuse("weight of output ", n, " has sizes that add up to ", sizes, "; of s8 it is ", largest_sum,
+             " at most, so that sums of products fit 32 bits");
     start_[n] = (kernels().shift - zero_point) * total;
   }
   for (int n = outputs; n < packed_.panels * kernels().columns; n++) bias_[n] = fill_bias;
@@ -51,6 +62,10 @@ Packing::Packing(const int16_t* weight, const float* scales, const float* bias, 
       refuse("weight of output ", n, " has the norm ", std::sqrt(squares), "; of s16 it is ", largest_norm,
              " at most, so that sums of products fit 32 bits");
   }
+}
+
+void expect_width(int64_t inputs) {
+  if (inputs < 1) refuse("weight has ", inputs, " inputs; it must have at least 1");
 }
 
 Quantization quantization(const Node& node) {
@@ -76,6 +91,7 @@ Table output_layer(const Node& node) {
   const Tensor weight = node.constant(2, "weight"), bias = node.constant(4, "bias");
   expect_shape("weight", weight, {-1, -1});
   expect_shape("bias", bias, {weight.size(0)});
+  expect_width(weight.size(1));
   Table table{number_of("weight", weight, true), weight.data<void>(), nullptr, weight.size(0), (int)weight.size(1)};
   if (table.number == Number::int8) {
     const Tensor scales = node.constant(3, "scales");

@@ -31,6 +31,9 @@ class Packing {
 // Attributes scale, zero_point and bits.
 Quantization quantization(const Node& node);
 
+// Refuses a weight of no inputs, by which nothing can be divided.
+void expect_width(int64_t inputs);
+
 // Whether a tensor holds this type of number; refuses what is none of fp32, fp16 and (where `bytes`) s8.
 Number number_of(const char* name, const Tensor& tensor, bool bytes);
 

@@ -46,6 +46,8 @@ SIGNATURE = "manifest.json.sig"
 """Who made it, if anybody says so: see `models.package.seal`."""
 Seal = Callable[[Path], object]
 """Signs a manifest."""
+SAMPLE = "A cat, 2 cats."
+"""A text that every tokenizer has tokens for."""
 CHECKPOINT = "config.json"
 """No package that stands alone has it."""
 
@@ -70,10 +72,27 @@ class Package:
         return cls(folder, manifest, hashlib.sha256(data).hexdigest())
 
     def tokenizer(self) -> Tokenizer:
-        """Loads the tokenizer. Raises PackageError if its files have changed since the package was opened."""
+        """Loads the tokenizer.
+
+        Raises TokenizerError, and PackageError if its files have changed since the package was opened, or it gives
+        tokens that the model does not have.
+        """
         tokenizer = open_tokenizer(self.folder, self.manifest.tokenizer)
         self._check_again(self.manifest.tokenizer.files)
+        self._check_tokens(tokenizer)
         return tokenizer
+
+    def _check_tokens(self, tokenizer: Tokenizer) -> None:
+        """Of a text in every language: what is around each of them is in all requests."""
+        manifest, size = self.manifest, self.manifest.graphs.vocabulary.source_size
+        pairs = [("", ""), *(("", source) for source in manifest.source_languages)]
+        for target, source in [*pairs, *((target, "") for target in manifest.target_languages)]:
+            strange = [token for token in tokenizer.encode(SAMPLE, target, source) if not 0 <= token < size]
+            if strange:
+                raise PackageError(
+                    f"{self.folder}: the tokenizer gives {SAMPLE!r} the token {strange[0]}; the model has {size} "
+                    f"source tokens, from 0 on: {EXPORT_AGAIN}"
+                )
 
     def tokenizes_as(self, other: "Package") -> bool:
         """Whether both have the same tokenizer, file by file."""
@@ -224,7 +243,7 @@ def _parse_manifest(folder: Path, data: bytes) -> Manifest:
     except (ValueError, RecursionError) as error:
         raise PackageError(f"{file} is not JSON ({error}); {EXPORT_AGAIN}") from error
     version = content.get("format_version") if isinstance(content, dict) else None
-    if version not in (1, FORMAT_VERSION):
+    if type(version) is not int or version not in (1, FORMAT_VERSION):
         raise PackageError(
             f"{file} has format version {version!r}; this Dragoman reads versions 1 and {FORMAT_VERSION}. "
             f"Use the Dragoman that wrote it, or {EXPORT_AGAIN} with this one"

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 from sentencepiece import SentencePieceProcessor
@@ -14,6 +14,8 @@ from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError, clean_up,
 
 SPACE = "▁"
 """How SentencePiece writes a space (U+2581)."""
+MOST_TOKENS = 1 << 24
+"""Of a vocabulary. The largest have a quarter of a million; there is room for each id of them, given or not."""
 LANGUAGE_CODE = re.compile(r">>[^<>]+<<")
 """One token that names the target language, at the beginning of a source (multilingual Marian models)."""
 
@@ -28,7 +30,7 @@ class SentencePieceSpec(Frozen):
     """Piece -> id. None: the ids are those of each SentencePiece model itself."""
     target_vocabulary: str | None = None
     """Piece -> id of the target side, where it has ids of its own."""
-    normalization: dict[str, str] = Field(default_factory=dict)
+    normalization: dict[Annotated[str, Field(min_length=1, max_length=1)], str] = Field(default_factory=dict)
     """Characters replaced before tokenising."""
     end_id: int
     """The id that ends a source."""
@@ -206,6 +208,17 @@ def load_vocabulary(file: Path) -> dict[str, int]:
         raise TokenizerError(f"{file.name} cannot be read: {error}") from error
     if not isinstance(vocabulary, dict) or not all(type(token_id) is int for token_id in vocabulary.values()):
         raise TokenizerError(f"{file.name} is not an object of pieces and their integer ids")
+    if not vocabulary:
+        raise TokenizerError(f"{file.name} has no pieces")
+    piece = next((one for one, token_id in vocabulary.items() if not 0 <= token_id < MOST_TOKENS), None)
+    if piece is not None:
+        raise TokenizerError(
+            f"{file.name} gives {piece!r} the id {vocabulary[piece]}; ids are from 0 to {MOST_TOKENS - 1}"
+        )
+    try:
+        "".join(vocabulary).encode()
+    except UnicodeEncodeError as error:
+        raise TokenizerError(f"{file.name} has a piece that is no text: half a character of UTF-16") from error
     return vocabulary
 
 

@@ -40,6 +40,13 @@ class Source:
         """
         return tuple(map(_stamp, self.files)) or ((int(time.monotonic() / EVERY_S), 0, 0),)
 
+    def read(self) -> None:
+        """Raises ConfigError. A pipe among the files is not read: nobody may ever write to it."""
+        for file in self.files:
+            if file.is_fifo():
+                raise ConfigError(f"{file} is a pipe; put a file in its place")
+        self.load()
+
 
 class Reloads:
     """Watches all of them."""
@@ -69,7 +76,7 @@ class Reloads:
 
     async def _load(self, source: Source) -> None:
         try:
-            await asyncio.to_thread(source.load)
+            await asyncio.to_thread(source.read)
         except ConfigError as error:
             log.error("%s is not taken up, and what was in use stays so: %s", source.name, error)
             self._metrics.failed(source.name)

@@ -181,6 +181,12 @@ def test_pictures_are_files_of_their_own(findings: Findings) -> None:
         assert ElementTree.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
 
 
+def test_pictures_of_a_text_with_control_characters_are_xml(tiny_package: Package) -> None:
+    files = pictures(inspect(tiny_package.folder, Wanted("a\x00 \x1b[1m \ufffe <b>", max_new_tokens=5)))
+    for content in files.values():
+        assert ElementTree.fromstring(content).tag == "{http://www.w3.org/2000/svg}svg"
+
+
 def test_a_map_has_a_dot_for_every_weight() -> None:
     weights = np.random.default_rng(1).random((3, 5), np.float32)
     with urlopen(as_image(weights)) as data:
@@ -200,6 +206,18 @@ def test_the_command_writes_a_page_and_says_what_it_cannot_show(
     assert main([str(tiny_package.folder), "a " * 2000, "--out", str(page)]) == 2
     assert "tokens; the model takes" in capsys.readouterr().err
     assert main([str(tmp_path), TEXT]) == 2
+
+
+def test_what_cannot_be_written_is_named(
+    tiny_package: Package, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(tiny_package.folder), TEXT, "--max-new-tokens", "5"]
+    assert main([*arguments, "--out", "/dev/full"]) == 2
+    assert capsys.readouterr().err == "error: /dev/full cannot be written (No space left on device); give another\n"
+    page = tmp_path / "encoder.svg"
+    assert main([*arguments, "--out", str(page), "--pictures", str(tmp_path)]) == 2
+    assert f"{page} would be the page and a picture of it" in capsys.readouterr().err
+    assert not page.exists()
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,35 @@ def test_constants(library: Library) -> None:
         made(library, layer.constants)
 
 
+@pytest.mark.parametrize("operator", ["QuantLinear", "BestTokens"])
+def test_weights_of_no_inputs(library: Library, operator: str) -> None:
+    scales = np.ones(8, np.float32)
+    constants: dict[str, Array] = {"weight": np.zeros((8, 0), np.int8), "scales": scales, "bias": scales}
+    inputs: Ports = [("x", np.float32), ("ranks", np.int64), *LINEAR[1:]]
+    with pytest.raises(Exception, match="weight has 0 inputs; it must have at least 1"):
+        if operator == "QuantLinear":
+            made(library, constants)
+        else:
+            Node(library, operator, inputs, constants, [("ids", np.int64), ("log_probs", np.float32)])
+
+
+def test_weights_whose_products_do_not_fit_32_bits(library: Library) -> None:
+    weight, one = np.full((1, 66312), 127, np.int8), np.ones(1, np.float32)
+    made(library, {"weight": weight[:, 1:], "scales": one, "bias": one}, zero_point=0)
+    with pytest.raises(Exception, match="weight of output 0 has sizes that add up to 8421624; of s8 it is 8421504 at"):
+        made(library, {"weight": weight, "scales": one, "bias": one}, zero_point=0)
+
+
+def test_no_rows_are_none(library: Library) -> None:
+    layer = Layer(8, 16)
+    assert layer.node(library)(x=rows(0, 16))[0].shape == (0, 8)
+    ids, scores = OutputLayer("s8").node(library)(x=hidden(2)[:0], ranks=ranks(4))[:2]
+    assert ids.shape == scores.shape == (0, 4)
+    inputs: Ports = [("qkv", np.float32), ("lengths", np.int32)]
+    node = Node(library, "PackedAttention", inputs, {}, [("attended", np.float32)], heads=1)
+    assert node(qkv=np.zeros((0, 24), np.float32), lengths=np.zeros(0, np.int32))[0].shape == (0, 8)
+
+
 def test_constants_of_16_bits(library: Library) -> None:
     layer = Wide(8, 16)
     with pytest.raises(

@@ -152,6 +152,7 @@ struct BestTokensOperator {
     int64_t* ids = call.output(0, {rows, k}).data<int64_t>();
     float* log_probs = call.output(1, {rows, k}).data<float>();
     const Tensor normaliser = call.optional_output(2, {rows});
+    if (rows == 0) return;  // kernels begin with a first row
     Scratch scratch;
     const Counts counts =
         kernels().best_tokens(best_, x.data<float>(), (int)rows, (int)k, allowed ? allowed.data<int32_t>() : nullptr,

@@ -29,6 +29,7 @@ struct PackedAttention {
     }
     if (total != tokens) refuse("lengths add up to ", total, ", and qkv has ", tokens, " tokens");
     float* out = call.output(0, {tokens, width}).data<float>();
+    if (tokens == 0) return;  // kernels begin with a first sentence
     const int head_dim = (int)(width / heads_);
     Scratch scratch;
     kernels().packed_attention(qkv.data<float>(), lengths.data<int32_t>(), (int)lengths.size(0), heads_, head_dim,

@@ -71,6 +71,7 @@ struct QuantLinear {
     if (linear_.norm == Norm::none && call.input(5)) refuse("input 5 (gamma) must be a constant");
     float* out = call.output(0, {rows, outputs}).data<float>();
     const float* added = residual ? residual.data<float>() : nullptr;
+    if (rows == 0) return;  // kernels begin with a first row
     Scratch scratch;
     if (x.type() == ort::float32) {
       count(counters.saturated, kernels().linear(linear_, x.data<float>(), (int)rows, added, out, scratch));
@@ -111,6 +112,7 @@ struct QuantLinearU8 {
     const int64_t rows = x.size(0);
     expect_shape("x", x, {-1, linear_.weight.inputs});
     uint8_t* out = call.output(0, {rows, linear_.weight.outputs}).data<uint8_t>();
+    if (rows == 0) return;
     Scratch scratch;
     count(counters.saturated, kernels().linear_to_bytes(linear_, x.data<float>(), (int)rows, out, scratch));
   }

@@ -1,5 +1,6 @@
 """What an engine must know of a package's graphs. Export declares it, and an engine reads no architecture besides."""
 
+from itertools import chain
 from typing import Annotated
 
 from pydantic import Field, model_validator
@@ -240,12 +241,33 @@ class GraphsSpec(Frozen):
             raise ValueError(
                 f"most_candidates is {self.most_candidates}; there are {self.vocabulary.target_size} target tokens"
             )
-        layers = 0 if self.target_attention is None else len(self.target_attention.queries)
-        if self.aligner is not None and self.aligner.layer >= layers:
-            raise ValueError(f"aligner.layer is {self.aligner.layer}; the graph over targets tells of {layers} layers")
+        self._check_aligner()
+        self._check_probes()
         for which, there in (("cache", names), ("native cache", native), ("device step's cache", device)):
             if self.cross_query is not None and there is not None and self.cross_query.keys not in there:
                 raise ValueError(
                     f"cross_query.keys is {self.cross_query.keys}; the {which} has {', '.join(there) or 'no tensors'}"
                 )
         return self
+
+    def _check_aligner(self) -> None:
+        if self.aligner is None:
+            return
+        told = self.target_attention
+        layers, heads = (0, 0) if told is None else (len(told.queries), told.heads)
+        if self.aligner.layer >= layers:
+            raise ValueError(f"aligner.layer is {self.aligner.layer}; the graph over targets tells of {layers} layers")
+        for head in self.aligner.heads:
+            if not 0 <= head < heads:
+                raise ValueError(f"aligner.heads has {head}; the graph over targets tells of {heads} heads, from 0 on")
+
+    def _check_probes(self) -> None:
+        sources = [probe.source_ids for probe in self.probes] + [probe.source_ids for probe in self.vector_probes]
+        targets = [probe.token_ids for probe in self.probes]
+        sizes = self.vocabulary.source_size, self.vocabulary.target_size
+        for side, texts, size in zip(("source", "target"), (sources, targets), sizes, strict=True):
+            if not all(texts):
+                raise ValueError(f"a probe has no {side} tokens")
+            for token_id in chain.from_iterable(texts):
+                if not 0 <= token_id < size:
+                    raise ValueError(f"a probe has token {token_id}; the model has {size} {side} tokens")

@@ -132,6 +132,28 @@ def test_graphs_that_do_not_load_are_refused(exported: Exported, library: Librar
         NativeDecoder.open(files, 60, 60)
 
 
+def test_graphs_that_fail_with_anything_are_refused(
+    exported: Exported, library: Library, caplog: pytest.LogCaptureFixture
+) -> None:
+    native = exported.files.spec.native
+    assert native is not None
+    cache = tuple(tensor.model_copy(update={"owner": "hypothesis"}) for tensor in native.cache)
+    probe = Probe(source_ids=(5, 0), token_ids=(0,), score=0.0)
+    changes = {"native": native.model_copy(update={"cache": cache}), "probes": (probe,)}
+    files = type(exported.files)(exported.files.folder, exported.files.spec.model_copy(update=changes))
+    model = Loadable(files, exported.loadable().generation)
+    assert opened(model) is CpuDecoder
+    assert "standard graphs: the native graphs do not run (RuntimeError: " in caplog.text
+    with pytest.raises(DeviceError, match="kernels are required: the native graphs do not run"):
+        opened(model, "required")
+
+
+def test_graphs_of_another_width_than_is_declared_are_refused(exported: Exported, library: Library) -> None:
+    files = type(exported.files)(exported.files.folder, exported.files.spec.model_copy(update={"width": 40}))
+    with pytest.raises(KernelsRefused, match=r"hidden of a graph is \['tokens', 48\], and the manifest says .* 40\]"):
+        NativeDecoder.open(files, 60, 60)
+
+
 def test_graphs_whose_packs_change_bits_are_refused(
     exported: Exported, library: Library, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

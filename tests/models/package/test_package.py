@@ -10,7 +10,7 @@ from typing import Any
 import onnx
 import pytest
 
-from engine.devices.session import CPU
+from engine.devices.session import CPU, DeviceError
 from engine.loading.load import Limits, Loadable, load
 from models.package.checked import PackageError
 from models.package.folder import MANIFEST, MOST_MANIFEST, Package, file_entries, sha256
@@ -122,7 +122,7 @@ def test_what_a_decoder_is_told_of_languages_is_kept(copy: Path) -> None:
     assert Package.open(copy).manifest.languages == {"pt": TargetLanguage(begin_id=7, start_id=9)}
 
 
-@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, None, "1"])
+@pytest.mark.parametrize("version", [FORMAT_VERSION + 1, 0, None, "1", True, 2.0])
 def test_another_format_version(copy: Path, version: object) -> None:
     edit_manifest(copy, lambda manifest: manifest.update(format_version=version))
     message = refusal(copy)
@@ -187,6 +187,23 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
         (
             lambda manifest: manifest["generation"].update(suppressed_ids=list(range(1, 64))),
             "generation suppresses 63 tokens; of 64 candidates one must be left",
+        ),
+        (
+            in_graphs(probes=[{"source_ids": [212, 0], "token_ids": [0], "score": 0.0}]),
+            "a probe has token 212; the model has 212 source tokens",
+        ),
+        (
+            in_graphs(probes=[{"source_ids": [5, 0], "token_ids": [-1], "score": 0.0}]),
+            "a probe has token -1; the model has 212 target tokens",
+        ),
+        (in_graphs(probes=[{"source_ids": [], "token_ids": [0], "score": 0.0}]), "a probe has no source tokens"),
+        (
+            in_graphs(aligner={"layer": 0, "heads": [99], "tokens": 2, "right": 1}),
+            "aligner.heads has 99; the graph over targets tells of ",
+        ),
+        (
+            lambda manifest: manifest["tokenizer"].update(normalization={"ab": "c"}),
+            "normalization.ab.[key]: String should have at most 1 character",
         ),
         (lambda manifest: manifest["files"].update({"../x": manifest["files"]["vocab.json"]}), "files.../x"),
         (lambda manifest: manifest["files"]["vocab.json"].update(sha256="0"), "files.vocab.json.sha256: "),
@@ -294,6 +311,36 @@ def test_logits_that_are_not_the_graphs_are_refused(copy: Path) -> None:
     edit_manifest(copy, in_graphs("logits", size=7))
     with pytest.raises(PackageError, match=r"logits of a graph is .*, and the manifest says \['rows', 7\]"):
         load(Loadable.of(Package.open(copy)), CPU, Limits(), kernels="off")
+
+
+def test_hidden_states_that_are_not_the_graphs_are_refused(copy: Path) -> None:
+    edit_manifest(copy, in_graphs(hidden="cross_k0"))
+    with pytest.raises(PackageError, match=rf"{copy}: cross_k0 of a graph is .*, and the manifest says"):
+        load(Loadable.of(Package.open(copy)), CPU, Limits(), kernels="off")
+
+
+def test_graphs_that_fail_with_anything_are_refused_with_their_folder(copy: Path) -> None:
+    edit_manifest(copy, in_graphs("encoder", file="decoder.onnx"))
+    with pytest.raises(DeviceError, match=rf"{copy}: the graphs do not run \(.*export the checkpoint again"):
+        load(Loadable.of(Package.open(copy)), CPU, Limits(), kernels="off")
+
+
+def test_a_model_that_does_not_decode_is_told_with_its_folder(copy: Path) -> None:
+    edit_manifest(copy, in_graphs("cache", 0, precision="fp16"))
+    with pytest.raises(DeviceError, match=f"{copy}: the model does not decode: "):
+        load(Loadable.of(Package.open(copy)), CPU, Limits(), kernels="off")
+
+
+@pytest.mark.parametrize(
+    ("changes", "token"),
+    [({"end_id": 212}, 212), ({"end_id": -1}, -1), ({"source_id": 10**9}, 10**9), ({"source_ids": {"en": 500}}, 500)],
+)
+def test_a_tokenizer_of_tokens_that_the_model_lacks_is_refused(
+    copy: Path, changes: dict[str, object], token: int
+) -> None:
+    edit_manifest(copy, lambda manifest: manifest["tokenizer"].update(changes))
+    with pytest.raises(PackageError, match=rf"{copy}: the tokenizer gives .* the token {token}; the model has 212 "):
+        Package.open(copy).tokenizer()
 
 
 def test_packages_have_one_tokenizer_if_all_its_files_are_the_same() -> None:

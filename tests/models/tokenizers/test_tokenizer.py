@@ -175,7 +175,9 @@ def test_a_broken_model_is_named(tmp_path: Path, content: bytes) -> None:
         SentencePiecePair.load(tmp_path, SPEC.model_copy(update={"target_model": "target.spm"}))
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", '{"a": "1"}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[1]", '{"a": "1"}', "{}", '{"a": -1}', '{"a": 4000000000}', '{"\\ud800": 1}']
+)
 def test_a_broken_vocabulary_is_named(tmp_path: Path, content: str) -> None:
     write_tokenizer(tmp_path, sentencepiece_model(), sentencepiece_model(), separate=False)
     (tmp_path / "vocab.json").write_text(content)

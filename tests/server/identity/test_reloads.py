@@ -75,6 +75,19 @@ async def test_a_bad_file_keeps_what_was_in_use_and_says_so(tmp_path: Path, capl
     assert told.getMessage() == "pair is not taken up, and what was in use stays so: it is bad"
 
 
+async def test_a_pipe_is_refused_and_later_files_are_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Whoever reads it waits for somebody who writes, and nothing would be read any more."""
+    async with watching(tmp_path) as (read, _):
+        (tmp_path / "a").unlink()
+        os.mkfifo(tmp_path / "a")
+        with open(tmp_path / "a", "r+b", buffering=0):  # whoever reads it is let go behind this
+            await eventually(lambda: read.metric("reload_failed") == 1)
+        (tmp_path / "a").unlink()
+        (tmp_path / "a").write_text("good ")
+        await eventually(lambda: read.used == ["good b"])
+    assert f"{tmp_path / 'a'} is a pipe; put a file in its place" in caplog.text
+
+
 async def test_all_are_read_when_asked_for(tmp_path: Path) -> None:
     async with watching(tmp_path) as (read, reloads):
         reloads.asked.set()
