@@ -23,6 +23,22 @@ def folder_at(given: str) -> Path:
     return path
 
 
+def file_at(given: str) -> Path:
+    """A file that is there."""
+    if not (path := Path(given)).is_file():
+        raise argparse.ArgumentTypeError(f"{given} is no file")
+    return path
+
+
+def new_file(given: str) -> Path:
+    """A file to write, in a folder that is there: what took hours is not to be lost for it."""
+    if not (path := Path(given)).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{path.parent} is no folder: make it first, or write to another place")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{given} is a folder: name a file in it")
+    return path
+
+
 def whole(given: str) -> int:
     """A number of things, of which there is one at least."""
     if (value := int(given)) < 1:

@@ -18,7 +18,7 @@ from typing import NamedTuple, get_args
 
 import torch
 
-from bench.flags.values import folder_at, package_at, whole
+from bench.flags.values import file_at, folder_at, package_at, whole
 from bench.history.loop import Tokens, by_pytorch
 from bench.history.serving import REPEATS, ROWS, Took, serve
 from bench.machine.noise import instructions
@@ -151,7 +151,7 @@ def main() -> None:
     )
     parser.add_argument("--packages", nargs="+", type=package_at, default=[], help="of several systems")
     parser.add_argument("--kernels", choices=get_args(Kernels), default="auto", help="our own operators, if not off")
-    parser.add_argument("--text", type=Path, help="of as many lines as are to be translated")
+    parser.add_argument("--text", type=file_at, help="of as many lines as are to be translated")
     parser.add_argument(
         "--processor-time", action="store_true", help="instead of the clock, on a machine with other work"
     )

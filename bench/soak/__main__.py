@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from grpc import aio
 
-from bench.flags.values import package_at, positive, whole
+from bench.flags.values import new_file, package_at, positive, whole
 from bench.pages.markdown import machine
 from bench.process import Server, serving
 from bench.soak.callers import OF_ENGINES, Callers
@@ -49,7 +49,7 @@ def main(given: Sequence[str] | None = None) -> int:
         default=True,
         help="whether the engine crashes, hangs and finds no memory, too",
     )
-    parser.add_argument("--json", type=Path, help="file to write the report to")
+    parser.add_argument("--json", type=new_file, help="file to write the report to")
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args(given)
     with TemporaryDirectory() as folder:
