@@ -16,6 +16,7 @@ from bench.cpu.tables import how
 from bench.cpu.turns import SPAWN, players
 from bench.cpu.work import Side
 from bench.firefox import compared, lexicon
+from bench.flags.values import folder_at, package_at, positive, whole
 from bench.machine.noise import Watch
 from bench.machine.peak import measure_peaks
 from bench.packages.families import LARGE_VOCABULARY, NLLB_600M, T5_SMALL, FamilyShape
@@ -223,15 +224,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="less of everything, in some five minutes")
-    parser.add_argument("--package", type=Path, default=ZOO, help="our package in fp32")
-    parser.add_argument("--int8", type=Path, default=ZOO.with_name("en-pt-int8"), help="our package in int8")
+    parser.add_argument("--package", type=package_at, default=ZOO, help="our package in fp32")
+    parser.add_argument("--int8", type=package_at, default=ZOO.with_name("en-pt-int8"), help="our package in int8")
     parser.add_argument(
         "--int8-shortlist", type=Path, default=ROOT / "artifacts" / "en-pt-int8-shortlist", help="with a shortlist"
     )
-    parser.add_argument("--checkpoint", type=Path, default=ZOO, help="what the other engines get")
+    parser.add_argument("--checkpoint", type=folder_at, default=ZOO, help="what the other engines get")
     parser.add_argument("--optimum", metavar="FOLDER", help="where optimum-onnx is, if not where everything else is")
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="where models of random weights are kept")
-    parser.add_argument("--repeats", type=int, help="turns of each side (default: 7; quick: 3)")
+    parser.add_argument("--repeats", type=whole, help="turns of each side (default: 7; quick: 3)")
     parser.add_argument(
         "--side",
         action="append",
@@ -241,7 +242,7 @@ def main() -> None:
         help="only this one; may be repeated. Of t5, nllb and vocabulary, the one of ours with its peer. "
         f"Decoding has: {'; '.join(plan.SIDES)}",
     )
-    parser.add_argument("--core-hour", type=float, default=0.04, help="price of a core for an hour (default: 0.04)")
+    parser.add_argument("--core-hour", type=positive, default=0.04, help="price of a core for an hour (default: 0.04)")
     parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw speed.svg and cost-curves.svg there")
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(PARTS):

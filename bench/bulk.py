@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 
 from bench.cpu.sides.ctranslate2 import Ctranslate2, Setup, force_avx512
 from bench.cpu.work import MAX_TOKENS, WORKERS
+from bench.flags.values import package_at, whole
 from bench.machine.noise import instructions
 from bench.measure import Series, alternate, seconds
 from bench.pages.markdown import machine, table
@@ -182,14 +183,18 @@ def main() -> int:
     """Command line. The exit code is 1 where a run that was killed came to something else."""
     parser = argparse.ArgumentParser(prog="python -m bench.bulk", description=__doc__)
     default = [ZOO / "en-pt", ZOO / "en-pt-int8"]
-    parser.add_argument("packages", nargs="*", type=Path, default=default, metavar="PACKAGE", help="of en-pt")
-    parser.add_argument("--sentences", type=int, default=SENTENCES, help="lines of the file (default: %(default)d)")
-    parser.add_argument("--repeats", type=int, default=REPEATS, help="turns of each side (default: %(default)d)")
+    parser.add_argument("packages", nargs="*", type=package_at, default=default, metavar="PACKAGE", help="of en-pt")
+    parser.add_argument("--sentences", type=whole, default=SENTENCES, help="lines of the file (default: %(default)d)")
+    parser.add_argument("--repeats", type=whole, default=REPEATS, help="turns of each side (default: %(default)d)")
     parser.add_argument(
         "--part", choices=(*PARTS, KILLED), action="append", help="beside this alone; or a run is killed"
     )
     parser.add_argument(
-        "--window", type=int, default=ROWS, metavar="ROWS", help=f"of a run that is killed (default: {ROWS}, as bulk's)"
+        "--window",
+        type=whole,
+        default=ROWS,
+        metavar="ROWS",
+        help=f"of a run that is killed (default: {ROWS}, as bulk's)",
     )
     arguments = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 
+from bench.flags.values import whole
 from bench.packages.families import NLLB_600M, write_family
 
 ZOO = Path(__file__).parent.parent / "models" / "zoo" / "en-pt"
@@ -61,8 +62,8 @@ def _status(key: str) -> int:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.export_memory", description=__doc__)
-    parser.add_argument("--layers", type=int, default=12, help="of each side (default: 12)")
-    parser.add_argument("--samples", type=int, default=2, help="sentences to verify (default: 2)")
+    parser.add_argument("--layers", type=whole, default=12, help="of each side (default: 12)")
+    parser.add_argument("--samples", type=whole, default=2, help="sentences to verify (default: 2)")
     arguments = parser.parse_args()
     layers = {"encoder_layers": arguments.layers, "decoder_layers": arguments.layers}
     shape = replace(NLLB_600M, sizes={**NLLB_600M.sizes, **layers})

@@ -8,6 +8,7 @@ import argparse
 from pathlib import Path
 
 from bench.cpu.steps import measure, show
+from bench.flags.values import package_at
 from bench.machine.noise import instructions
 from bench.machine.peak import Numbers
 from bench.pages.markdown import machine
@@ -18,7 +19,9 @@ from models.package.folder import Package
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.floor", description=__doc__)
-    parser.add_argument("packages", nargs="*", type=Path, metavar="PACKAGE", help="packages whose steps are measured")
+    parser.add_argument(
+        "packages", nargs="*", type=package_at, metavar="PACKAGE", help="packages whose steps are measured"
+    )
     given = list[tuple[str, Path, Numbers, Kernels]]()
     for folder in parser.parse_args().packages:
         numbers: Numbers = "int8" if Package.open(folder).manifest.graphs.precision.weights == "int8" else "fp32"

@@ -28,6 +28,8 @@ MINUTES, SOAK_MINUTES = 8.0, 2.0
 """What a run and its soak take unless told otherwise."""
 TOY_SOAK_S = 2.0
 RESULTS = Path(__file__).parent / "results" / "gpu"
+WITHOUT_PACKAGES = {"packages", "nllb", "training"}
+"""Parts that take none of those that the part `packages` makes."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -59,7 +61,14 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--soak-minutes", type=float, default=SOAK_MINUTES, metavar="M", help="of the last part")
     parser.add_argument("--budget-minutes", type=float, default=MINUTES, metavar="M", help="with a soak of 2 minutes")
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER", help="where the results go")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    names = {part.name for part in options.parts}
+    if options.work is None and "packages" not in names and (wanting := names - WITHOUT_PACKAGES):
+        first = min(wanting, key=[part.name for part in options.parts].index)
+        parser.error(
+            f"--parts has {first}, and not packages, which it decodes: add that, or --work with those of before"
+        )
+    return options
 
 
 def warn_of_the_server() -> None:

@@ -2,14 +2,17 @@
 
 import contextlib
 import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
@@ -84,6 +87,20 @@ class Server:
         return kilobytes / 1024
 
 
+def leave_at_sigterm() -> None:
+    """From now on SIGTERM ends this process as an error does, with exit code 143, so that what it started ends too.
+
+    What has a way of its own to end keeps it.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if main and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, _leave)
+
+
+def _leave(number: int, frame: object) -> NoReturn:
+    sys.exit(128 + number)
+
+
 @contextlib.contextmanager
 def serving(module: str, arguments: list[str], port: int | None = None, folder: Path | None = None) -> Iterator[Server]:
     """Runs `python -m module`, which takes what `server` takes, until the block ends.
@@ -96,6 +113,7 @@ def serving(module: str, arguments: list[str], port: int | None = None, folder: 
         command.append("--no-http")  # its port would be that of another server of the measurement
     # As where it is installed, its modules are compiled once and not at every start.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    leave_at_sigterm()
     started = time.perf_counter()
     process = subprocess.Popen(command, env=environment, cwd=folder)
     try:

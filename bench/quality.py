@@ -19,6 +19,7 @@ import sacrebleu
 from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2
 from bench.cpu.turns import Player
 from bench.cpu.work import Side
+from bench.flags.values import folder_at, package_at, whole
 from bench.pages.markdown import table
 from bench.process import serving
 from bench.sentences import flores, heldout
@@ -135,10 +136,12 @@ def score(
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.quality", description=__doc__)
-    parser.add_argument("packages", nargs="+", type=Path, metavar="PACKAGE", help="English to Portuguese, or back")
-    parser.add_argument("--num-beams", type=int, nargs="+", default=[1, 4], metavar="N", help="default: 1 and 4")
     parser.add_argument(
-        "--ctranslate2", type=Path, metavar="CHECKPOINT", help="compare with CTranslate2 in fp32 and int8 too"
+        "packages", nargs="+", type=package_at, metavar="PACKAGE", help="English to Portuguese, or back"
+    )
+    parser.add_argument("--num-beams", type=whole, nargs="+", default=[1, 4], metavar="N", help="default: 1 and 4")
+    parser.add_argument(
+        "--ctranslate2", type=folder_at, metavar="CHECKPOINT", help="compare with CTranslate2 in fp32 and int8 too"
     )
     options = parser.parse_args()
     first = dict[tuple[str, str], dict[tuple[str, int], list[str]]]()

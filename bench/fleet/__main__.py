@@ -8,6 +8,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 
+from bench.flags.values import not_negative, package_at, positive, whole
 from bench.fleet.costs import MACHINES
 from bench.fleet.replica import Text
 from bench.fleet.simulation import Fleet, Found, Lengths, capacity, long_share, poisson, simulate, texts_of
@@ -94,42 +95,28 @@ def main(given: Sequence[str] | None = None) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench.fleet", description=__doc__)
     parser.add_argument("--part", choices=("size", "routing", "reports", "zone", "validate"), help="only this")
-    parser.add_argument("--package", type=Path, default=ZOO, help="whose lengths texts have, and what is validated")
-    parser.add_argument("--replicas", type=_whole, nargs="+", default=[10, 100], help="of the fleets that are compared")
+    parser.add_argument(
+        "--package", type=package_at, default=ZOO, help="that is validated, and whose lengths texts have"
+    )
+    parser.add_argument("--replicas", type=whole, nargs="+", default=[10, 100], help="of the fleets that are compared")
     parser.add_argument("--on", choices=MACHINES, help="what steps and the encoder cost, as was measured there")
-    parser.add_argument("--workers", type=_whole, help="of a replica (2; those of --on)")
-    parser.add_argument("--rows", type=_whole, help="of each worker's batch (64; the most that --on was measured with)")
-    parser.add_argument("--beams", type=_whole, default=1, help="of each text")
-    parser.add_argument("--fixed-ms", type=_positive, help="of a step, whatever its rows (2)")
-    parser.add_argument("--each-ms", type=_not_negative, help="of a step, for each row (0.4)")
-    parser.add_argument("--token-ms", type=_not_negative, help="of the encoder, for a source token (0.1)")
-    parser.add_argument("--uncounted-s", type=_not_negative, default=1.0, help="not counted: a fleet begins empty")
+    parser.add_argument("--workers", type=whole, help="of a replica (2; those of --on)")
+    parser.add_argument("--rows", type=whole, help="of each worker's batch (64; the most that --on was measured with)")
+    parser.add_argument("--beams", type=whole, default=1, help="of each text")
+    parser.add_argument("--fixed-ms", type=positive, help="of a step, whatever its rows (2)")
+    parser.add_argument("--each-ms", type=not_negative, help="of a step, for each row (0.4)")
+    parser.add_argument("--token-ms", type=not_negative, help="of the encoder, for a source token (0.1)")
+    parser.add_argument("--uncounted-s", type=not_negative, default=1.0, help="not counted: a fleet begins empty")
     parser.add_argument("--routing", choices=ROUTINGS, nargs="+", default=ROUTINGS, help="to compare (all)")
-    parser.add_argument("--load", type=_positive, default=0.7, help="share of the capacity that is asked for")
-    parser.add_argument("--rate", type=_positive, default=1000.0, help="texts a second to find a size for")
-    parser.add_argument("--slo-ms", type=_positive, default=1000.0, help="99 of 100 texts are to be answered by then")
-    parser.add_argument("--hour", type=_positive, default=0.10, help="price of a replica's hour")
-    parser.add_argument("--processes", type=_whole, default=1, help="servers to validate with")
+    parser.add_argument("--load", type=positive, default=0.7, help="share of the capacity that is asked for")
+    parser.add_argument("--rate", type=positive, default=1000.0, help="texts a second to find a size for")
+    parser.add_argument("--slo-ms", type=positive, default=1000.0, help="99 of 100 texts are to be answered by then")
+    parser.add_argument("--hour", type=positive, default=0.10, help="price of a replica's hour")
+    parser.add_argument("--processes", type=whole, default=1, help="servers to validate with")
     parser.add_argument("--paced", action="store_true", help="they wait in each turn, and leave each other the cores")
-    parser.add_argument("--seconds", type=_positive, default=60.0, help="that texts come")
+    parser.add_argument("--seconds", type=positive, default=60.0, help="that texts come")
     parser.add_argument("--seed", type=int, default=0, help="of what is left to chance")
     return parser
-
-
-def _whole(given: str) -> int:
-    if (value := int(given)) < 1:
-        raise argparse.ArgumentTypeError(f"{value} is less than 1")
-    return value
-
-
-def _positive(given: str) -> float:
-    if not 0 < (value := float(given)) < inf:
-        raise argparse.ArgumentTypeError(f"{given} is no number above 0")
-    return value
-
-
-def _not_negative(given: str) -> float:
-    return 0.0 if given == "0" else _positive(given)
 
 
 def _tell_costs(arguments: argparse.Namespace) -> None:

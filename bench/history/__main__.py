@@ -18,6 +18,7 @@ from typing import NamedTuple, get_args
 
 import torch
 
+from bench.flags.values import file_at, folder_at, package_at, whole
 from bench.history.loop import Tokens, by_pytorch
 from bench.history.serving import REPEATS, ROWS, Took, serve
 from bench.machine.noise import instructions
@@ -141,12 +142,16 @@ def of_packages(folders: Sequence[Path], texts: Sequence[str], took: Took) -> li
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.history", description=__doc__)
-    parser.add_argument("--widths", nargs="+", type=int, default=[128, 256, 512], help="of models with random weights")
-    parser.add_argument("--cores", type=int, default=1, help="of both sides, without --packages (default: %(default)s)")
-    parser.add_argument("--trained", nargs="+", type=Path, default=[], metavar="FOLDER", help="with model and package")
-    parser.add_argument("--packages", nargs="+", type=Path, default=[], help="of several systems")
+    parser.add_argument(
+        "--widths", nargs="+", type=whole, default=[128, 256, 512], help="of models with random weights"
+    )
+    parser.add_argument("--cores", type=whole, default=1, help="of both sides, without --packages (default: 1)")
+    parser.add_argument(
+        "--trained", nargs="+", type=folder_at, default=[], metavar="FOLDER", help="with model and package"
+    )
+    parser.add_argument("--packages", nargs="+", type=package_at, default=[], help="of several systems")
     parser.add_argument("--kernels", choices=get_args(Kernels), default="auto", help="our own operators, if not off")
-    parser.add_argument("--text", type=Path, help="of as many lines as are to be translated")
+    parser.add_argument("--text", type=file_at, help="of as many lines as are to be translated")
     parser.add_argument(
         "--processor-time", action="store_true", help="instead of the clock, on a machine with other work"
     )

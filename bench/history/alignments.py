@@ -6,11 +6,11 @@ Of those that translate it alike, greedily: the mean of each one's last layer. S
 import argparse
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from xml.etree.ElementTree import Element
 
 import numpy as np
 
+from bench.flags.values import new_file, package_at
 from engine.errors import EngineError
 from inspection.drawing import heat_maps
 from inspection.findings import Findings, InspectionError, Wanted
@@ -39,8 +39,8 @@ def main() -> int:
     """Returns 0, or 2 where there is nothing to draw: one line on standard error says why."""
     parser = argparse.ArgumentParser(prog="python -m bench.history.alignments", description=__doc__)
     parser.add_argument("text")
-    parser.add_argument("packages", nargs="+", type=Path, metavar="PACKAGE", help="called like the folder it is in")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the picture (SVG)")
+    parser.add_argument("packages", nargs="+", type=package_at, metavar="PACKAGE", help="named as the folder it is in")
+    parser.add_argument("--out", type=new_file, required=True, metavar="FILE", help="the picture (SVG)")
     options = parser.parse_args()
     try:
         found = [inspect(package, Wanted(options.text, beams=1)) for package in options.packages]

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bench.flags.values import new_file
 from inspection.drawing import heat_maps
 from inspection.findings import Wanted
 from inspection.inspect import inspect
@@ -49,7 +50,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.history.depths", description=__doc__)
     parser.add_argument("folder", type=Path, help="of the model and its package")
     parser.add_argument("text")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="the picture (SVG)")
+    parser.add_argument("--out", type=new_file, required=True, metavar="FILE", help="the picture (SVG)")
     options = parser.parse_args()
     model = load_checkpoint(options.folder / "model").model
     if not isinstance(model, Transformer) or not model.config.halting:

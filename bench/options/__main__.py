@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from bench.cpu.sides.ctranslate2 import force_avx512
 from bench.cpu.sides.ours import answers, count
 from bench.cpu.work import MAX_TOKENS
+from bench.flags.values import package_at, whole
 from bench.machine.noise import instructions
 from bench.measure import alternate
 from bench.options.constraints import SEED, ZOO, drawn
@@ -134,10 +135,15 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options", description=__doc__)
     parser.add_argument(
-        "packages", nargs="*", type=Path, default=[ZOO, ZOO.parent / "en-pt-int8"], metavar="PACKAGE", help="of en-pt"
+        "packages",
+        nargs="*",
+        type=package_at,
+        default=[ZOO, ZOO.parent / "en-pt-int8"],
+        metavar="PACKAGE",
+        help="of en-pt",
     )
-    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
     chosen = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
     header = ["package", "side", "beside", "tokens/s", "the other's", "ratio, median and range", "asked"]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from bench.flags.values import package_at, whole
 from bench.machine.noise import instructions
 from bench.measure import alternate, percentile, seconds
 from bench.pages.markdown import machine, table
@@ -60,12 +61,12 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.alignment", description=__doc__)
     parser.add_argument(
-        "packages", nargs="*", type=Path, default=[ZOO / "en-pt", ZOO / "en-pt-int8"], metavar="PACKAGE"
+        "packages", nargs="*", type=package_at, default=[ZOO / "en-pt", ZOO / "en-pt-int8"], metavar="PACKAGE"
     )
-    parser.add_argument("--num-beams", type=int, default=4, metavar="N")
-    parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    parser.add_argument("--num-beams", type=whole, default=4, metavar="N")
+    parser.add_argument("--max-new-tokens", type=whole, default=128, metavar="N")
+    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
     quick = " and ".join(f"--{name} {number}" for name, number in QUICK.items())
     parser.add_argument("--quick", action="store_true", help=f"{quick}: a minute")
     args = parser.parse_args()

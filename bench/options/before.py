@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from bench.flags.values import whole
 from bench.machine.noise import instructions
 from bench.measure import alternate
 from bench.pages.markdown import machine, table
@@ -61,6 +62,19 @@ def _git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
+def revisions(given: str) -> tuple[str, str]:
+    """What is before and after, the latter empty for what is checked out. Raises ArgumentTypeError."""
+    before, dots, after = given.partition("..")
+    if not before or not dots:
+        raise argparse.ArgumentTypeError(f"{given!r} is no BEFORE..AFTER, such as HEAD~1..HEAD or HEAD~1..")
+    for revision in filter(None, (before, after)):
+        try:
+            _git("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
+        except subprocess.CalledProcessError as error:
+            raise argparse.ArgumentTypeError(f"{revision!r} is no revision of this repository") from error
+    return before, after
+
+
 def tokens_a_second(engine: Side, cell: str) -> float:
     """A turn."""
     return float(engine.ask(cell))
@@ -81,17 +95,19 @@ def compare(engines: Mapping[str, Side], repeats: int) -> list[list[str]]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.before", description=__doc__)
-    parser.add_argument("ranges", nargs="+", metavar="BEFORE..AFTER", help="REV~1..REV: what one commit costs")
+    parser.add_argument(
+        "ranges", nargs="+", type=revisions, metavar="BEFORE..AFTER", help="REV~1..REV: what one commit costs"
+    )
     parser.add_argument("--package", default="en-pt-int8", metavar="NAME", help="in models/zoo of both")
-    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
     parser.add_argument("--checkouts", type=Path, metavar="FOLDER", help="keeps them for another run")
     chosen = parser.parse_args()
     texts, rows = json.dumps(flores("en")[: chosen.sentences]), list[list[str]]()
     with tempfile.TemporaryDirectory() as folder:
         checkouts = Checkouts(chosen.checkouts or Path(folder))
         # All of them, before anything is measured.
-        places = {one: [checkouts.of(revision) for revision in one.split("..")] for one in chosen.ranges}
+        places = {"..".join(one): list(map(checkouts.of, one)) for one in chosen.ranges}
         for one, (before, after) in places.items():
             with ExitStack() as stack:
                 engines = dict[str, Side]()

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.cpu.work import WORKERS
+from bench.flags.values import folder_at, package_at, whole
 from bench.machine.noise import instructions
 from bench.measure import Series, alternate, seconds
 from bench.options.embedder import FASTEMBED, KINDS, ONNX, TORCH
@@ -84,11 +85,11 @@ def rows(series: Mapping[str, Series], others: Sequence[str], texts: int, alike:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.encoding", description=__doc__)
-    parser.add_argument("checkpoint", type=Path, help="folder of sentence-transformers")
-    parser.add_argument("packages", type=Path, nargs="+", metavar="PACKAGE", help="exported from it")
+    parser.add_argument("checkpoint", type=folder_at, help="folder of sentence-transformers")
+    parser.add_argument("packages", type=package_at, nargs="+", metavar="PACKAGE", help="exported from it")
     parser.add_argument("--peers", type=Path, metavar="FOLDER", help="with optimum-onnx, fastembed and what they want")
-    parser.add_argument("--texts", type=int, default=1000)
-    parser.add_argument("--repeats", type=int, default=7, help="readings of each side")
+    parser.add_argument("--texts", type=whole, default=1000)
+    parser.add_argument("--repeats", type=whole, default=7, help="readings of each side")
     arguments = parser.parse_args()
     texts, others = mixed(arguments.texts), KINDS if arguments.peers else (TORCH,)
     with ExitStack() as stack:

@@ -15,6 +15,7 @@ from typing import Any, get_args
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
+from bench.flags.values import folder_at, package_at, whole
 from bench.machine.noise import instructions
 from bench.pages.markdown import machine, table
 from bench.sentences import flores
@@ -131,10 +132,14 @@ def main() -> None:
     """Command line."""
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(prog="python -m bench.options.exactness", description=__doc__)
-    parser.add_argument("packages", nargs="*", type=Path, default=[ZOO], metavar="PACKAGE", help="of en-pt in fp32")
-    parser.add_argument("--checkpoint", type=Path, default=ZOO, help="what transformers reads; default: models/zoo")
-    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--threads", type=int, default=1, metavar="N", help="of transformers; default: 1")
+    parser.add_argument(
+        "packages", nargs="*", type=package_at, default=[ZOO], metavar="PACKAGE", help="of en-pt in fp32"
+    )
+    parser.add_argument(
+        "--checkpoint", type=folder_at, default=ZOO, help="what transformers reads; default: models/zoo"
+    )
+    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument("--threads", type=whole, default=1, metavar="N", help="of transformers; default: 1")
     chosen = parser.parse_args()
     torch.set_num_threads(chosen.threads)
     print(f"{machine()}, {instructions()}\n", flush=True)

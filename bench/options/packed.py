@@ -8,6 +8,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
+from bench.flags.values import package_at, whole
 from bench.machine.noise import instructions
 from bench.measure import alternate, seconds
 from bench.options.encoding import mixed
@@ -40,10 +41,10 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.packed", description=__doc__)
     parser.add_argument(
-        "packages", nargs="*", type=Path, default=[ZOO / "en-pt", ZOO / "en-pt-int8"], metavar="PACKAGE"
+        "packages", nargs="*", type=package_at, default=[ZOO / "en-pt", ZOO / "en-pt-int8"], metavar="PACKAGE"
     )
-    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--repeats", type=int, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
     arguments = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
     rows = [compare(path, arguments.sentences, arguments.repeats) for path in arguments.packages]

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import sacrebleu
 
+from bench.flags.values import package_at, whole
 from bench.pages.markdown import machine, table
 from bench.sentences import DATA, flores
 from dragoman.local import Translator
@@ -169,8 +170,10 @@ def measure(translator: Translator, sentences: int, folder: Path | None) -> list
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.texts", description=__doc__)
-    parser.add_argument("package", nargs="?", type=Path, default=ZOO, metavar="PACKAGE", help="of en-pt, that aligns")
-    parser.add_argument("--sentences", type=int, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
+    parser.add_argument(
+        "package", nargs="?", type=package_at, default=ZOO, metavar="PACKAGE", help="of en-pt, that aligns"
+    )
+    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
     parser.add_argument("--pages", type=Path, metavar="FOLDER", help="HTML files with paragraphs (default: our pages)")
     chosen = parser.parse_args()
     print(f"{machine()}\n", flush=True)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from bench.flags.values import package_at, whole
 from bench.ray.application import Answers, Application
 from bench.ray.bulk import Bulk
 from bench.ray.edges import Edges
@@ -26,8 +27,8 @@ PARTS = ("serve", "edges", "bulk", "nodes")
 def main(given: Sequence[str] | None = None) -> int:
     """Command line. Returns the exit code: 1 if an answer was wrong, or a call failed."""
     parser = argparse.ArgumentParser(prog="python -m bench.ray", description=__doc__)
-    parser.add_argument("--sentences", type=int, default=10_000, help="distinct ones")
-    parser.add_argument("--package", type=Path, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
+    parser.add_argument("--sentences", type=whole, default=10_000, help="distinct ones")
+    parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
     parser.add_argument("--part", choices=PARTS, action="append", help="one of them; may be given for several")
     arguments = parser.parse_args(given)
     package, sentences = arguments.package.resolve(), distinct(arguments.sentences)

@@ -14,7 +14,7 @@ from typing import Self
 
 import psutil
 
-from bench.process import free_port
+from bench.process import free_port, leave_at_sigterm
 from dragoman.quickstart import HOST
 
 ROOT = Path(__file__).parents[2]
@@ -44,6 +44,7 @@ class Node:
         command += [f"--object-store-memory={STORE_BYTES}", "--disable-usage-stats", *WITHOUT, *arguments]
         if pinned is not None:
             command = ["taskset", "--cpu-list", pinned, *command]
+        leave_at_sigterm()
         self._process: subprocess.Popen[bytes]
         for _ in range(ATTEMPTS):
             with log.open("wb") as out:

@@ -20,6 +20,7 @@ import grpc
 import uvloop
 from grpc import aio
 
+from bench.flags.values import package_at, positive, whole
 from bench.measure import percentile
 from bench.process import serving
 from bench.sentences import english
@@ -51,9 +52,9 @@ Ask = Callable[[str], Awaitable[object]]
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.beside", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ROOT / "artifacts" / "en-pt", help="what is served")
-    parser.add_argument("--seconds", type=float, default=20, help="beside the other; half of it alone, twice")
-    parser.add_argument("--together", type=int, default=20, help="calls that the other keeps under way")
+    parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
+    parser.add_argument("--seconds", type=positive, default=20, help="beside the other; half of it alone, twice")
+    parser.add_argument("--together", type=whole, default=20, help="calls that the other keeps under way")
     parser.add_argument("--vectors", action="store_true", help="what the modest one wants, not translations")
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args()

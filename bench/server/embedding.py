@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain, cycle, islice
 from pathlib import Path
 
+from bench.flags.values import package_at, whole
 from bench.measure import percentile
 from bench.sentences import english
 from engine.devices.session import CPU
@@ -64,11 +65,11 @@ class Observed(Unobserved):
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.embedding", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ZOO / "en-pt", help="the model")
-    parser.add_argument("--rows", type=int, default=8, help="that are decoded")
-    parser.add_argument("--steps", type=int, default=400, help="of each turn")
-    parser.add_argument("--texts", type=int, default=64, help="that become vectors meanwhile")
-    parser.add_argument("--repeats", type=int, default=5, help="turns of each side")
+    parser.add_argument("--package", type=package_at, default=ZOO / "en-pt", help="the model")
+    parser.add_argument("--rows", type=whole, default=8, help="that are decoded")
+    parser.add_argument("--steps", type=whole, default=400, help="of each turn")
+    parser.add_argument("--texts", type=whole, default=64, help="that become vectors meanwhile")
+    parser.add_argument("--repeats", type=whole, default=5, help="turns of each side")
     arguments = parser.parse_args()
     package = Package.open(arguments.package)
     model, most = Loadable.of(package), package.manifest.model.max_positions

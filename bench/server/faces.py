@@ -19,6 +19,7 @@ from typing import Any
 
 from httptools import HttpResponseParser
 
+from bench.flags.values import package_at, whole
 from bench.measure import alternate, percentile, seconds
 from bench.process import Server, free_port, serving
 from bench.sentences import english
@@ -35,10 +36,10 @@ Translate = Callable[[str], object]
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.faces", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ZOO / "en-pt", help="what is served")
-    parser.add_argument("--callers", type=int, default=32, help="at once, where calls for each second are counted")
-    parser.add_argument("--sentences", type=int, default=256, help="of each reading")
-    parser.add_argument("--repeats", type=int, default=5, help="readings of each side")
+    parser.add_argument("--package", type=package_at, default=ZOO / "en-pt", help="what is served")
+    parser.add_argument("--callers", type=whole, default=32, help="at once, where calls for each second are counted")
+    parser.add_argument("--sentences", type=whole, default=256, help="of each reading")
+    parser.add_argument("--repeats", type=whole, default=5, help="readings of each side")
     arguments = parser.parse_args()
     texts, http_port = english(arguments.sentences), free_port()
     options = ["--package", str(arguments.package), "--http-port", str(http_port), "--cache-mb", "0"]

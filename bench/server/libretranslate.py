@@ -22,6 +22,7 @@ from shutil import copy
 
 import sacrebleu
 
+from bench.flags.values import package_at, whole
 from bench.measure import alternate, seconds
 from bench.pages.markdown import table
 from bench.process import free_port, serving
@@ -36,6 +37,14 @@ ASKED = 3.0
 START_TIMEOUT_S, POLL_S = 120, 0.2
 NOWHERE = f"http://{HOST}:9/"
 """Where it is told to look for packages."""
+NEEDED = ("libretranslate", "spacy")
+MISSING = """
+import sys
+from importlib.util import find_spec
+
+print(*(name for name in sys.argv[1:] if find_spec(name) is None), sep=", ")
+"""
+"""Imports nothing: that would make folders."""
 BLANK_PIPELINE = "import sys, spacy; spacy.blank(sys.argv[2]).to_disk(sys.argv[1])"
 
 
@@ -56,19 +65,21 @@ class Choice:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.libretranslate", description=__doc__)
-    parser.add_argument("--python", type=Path, required=True, help="of an environment with libretranslate and spacy")
-    parser.add_argument("--package", type=Path, default=ZOO / "en-pt", help="what our server serves")
     parser.add_argument(
-        "--beams", type=int, nargs="+", default=[1, 4], help="of both; 4 is LibreTranslate's own choice"
+        "--python", type=python_of, required=True, help="of an environment with libretranslate and spacy"
+    )
+    parser.add_argument("--package", type=package_at, default=ZOO / "en-pt", help="what our server serves")
+    parser.add_argument(
+        "--beams", type=whole, nargs="+", default=[1, 4], help="of both; 4 is LibreTranslate's own choice"
     )
     parser.add_argument(
         "--compute-type", choices=("int8", "float32"), default="int8", help="its own packages have int8"
     )
-    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1, help="of both: one for each core")
-    parser.add_argument("--callers", type=int, default=32, help="at once")
-    parser.add_argument("--sentences", type=int, default=256, help="of each reading")
-    parser.add_argument("--together", type=int, default=1, help="sentences of a text: both take them apart again")
-    parser.add_argument("--repeats", type=int, default=5, help="readings of each side")
+    parser.add_argument("--workers", type=whole, default=os.cpu_count() or 1, help="of both: one for each core")
+    parser.add_argument("--callers", type=whole, default=32, help="at once")
+    parser.add_argument("--sentences", type=whole, default=256, help="of each reading")
+    parser.add_argument("--together", type=whole, default=1, help="sentences of a text: both take them apart again")
+    parser.add_argument("--repeats", type=whole, default=5, help="readings of each side")
     given = parser.parse_args()
     choice = Choice(
         given.python,
@@ -82,6 +93,17 @@ def main() -> None:
     with ExitStack() as stack:
         sides = opened(choice, given.beams, stack)
         compare(sides, choice, given.sentences)
+
+
+def python_of(given: str) -> Path:
+    """The Python of an environment that has what is needed. Raises ArgumentTypeError."""
+    try:
+        looked = subprocess.run([given, "-c", MISSING, *NEEDED], stdout=subprocess.PIPE, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise argparse.ArgumentTypeError(f"{given} does not run: {error}") from error
+    if missing := looked.stdout.strip():
+        raise argparse.ArgumentTypeError(f"{given} has no {missing}: docs/benchmarks.md says how to install it there")
+    return Path(given)
 
 
 def opened(choice: Choice, beams: Sequence[int], stack: ExitStack) -> dict[str, Callable[[str], str]]:

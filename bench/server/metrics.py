@@ -23,7 +23,9 @@ from prometheus_client.openmetrics.exposition import generate_latest
 from prometheus_client.registry import Collector
 
 from bench.cpu.sides.ours import OurEngine, translate_all
+from bench.flags.values import package_at, whole
 from bench.measure import Series, alternate
+from bench.process import leave_at_sigterm
 from bench.sentences import english
 from engine.request import FinishReason, Timings
 from models.package.folder import Package
@@ -53,9 +55,9 @@ while True:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.metrics", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ROOT / "artifacts" / "en-pt", help="what is decoded")
-    parser.add_argument("--repeats", type=int, default=5, help="readings of each side")
-    parser.add_argument("--sentences", type=int, default=160, help="of each reading")
+    parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is decoded")
+    parser.add_argument("--repeats", type=whole, default=5, help="readings of each side")
+    parser.add_argument("--sentences", type=whole, default=160, help="of each reading")
     arguments = parser.parse_args()
     page()
     engine = OurEngine(Package.open(arguments.package))
@@ -203,6 +205,7 @@ def scraping(engine: OurEngine, sources: list[list[int]], repeats: int) -> None:
 @contextmanager
 def scraper(url: str) -> Iterator[None]:
     """A process that scrapes until the block ends."""
+    leave_at_sigterm()
     process = subprocess.Popen([sys.executable, "-c", SCRAPER, url, str(SCRAPE_INTERVAL_S)])
     try:
         yield

@@ -20,6 +20,7 @@ import uvloop
 from grpc import aio
 
 from bench.arrivals import arrivals
+from bench.flags.values import package_at, positive
 from bench.measure import percentile
 from bench.process import Server, serving
 from bench.sentences import english
@@ -54,9 +55,9 @@ class Outcome:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.overload", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ROOT / "artifacts" / "en-pt", help="what is served")
-    parser.add_argument("--seconds", type=float, default=15, help="of each load")
-    parser.add_argument("--loads", type=float, nargs="+", default=LOADS, help="calls for each that it can do")
+    parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
+    parser.add_argument("--seconds", type=positive, default=15, help="of each load")
+    parser.add_argument("--loads", type=positive, nargs="+", default=LOADS, help="calls for each that it can do")
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args()
     with serving("server", ["--package", str(arguments.package), *arguments.server]) as server:

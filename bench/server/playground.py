@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
+from bench.flags.values import new_file, whole
 from bench.measure import percentile
 from bench.process import free_port, serving
 from bench.server.faces import ZOO
@@ -31,8 +32,8 @@ BYTES = """() => ['navigation', 'resource'].flatMap((kind) => performance.getEnt
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.playground", description=__doc__)
-    parser.add_argument("--visits", type=int, default=20, help="of which the middle one counts")
-    parser.add_argument("--picture", type=Path, help="draw the page, with an answer on it, into this PNG file")
+    parser.add_argument("--visits", type=whole, default=20, help="of which the middle one counts")
+    parser.add_argument("--picture", type=new_file, help="draw the page, with an answer on it, into this PNG file")
     arguments = parser.parse_args()
     from playwright.sync_api import sync_playwright
 

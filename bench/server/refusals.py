@@ -18,7 +18,8 @@ import grpc
 import uvloop
 from grpc import aio
 
-from bench.process import free_port, serving
+from bench.flags.values import package_at, whole
+from bench.process import free_port, leave_at_sigterm, serving
 from bench.sentences import english
 from dragoman.quickstart import HOST
 from dragoman.v1.translation_pb2 import TranslateRequest
@@ -60,6 +61,7 @@ async def floor(port: int) -> None:
 @contextmanager
 def floor_process() -> Iterator[tuple[str, int]]:
     """Its target and process id."""
+    leave_at_sigterm()
     port = free_port()
     process = subprocess.Popen([sys.executable, "-m", "bench.server.refusals", "--floor", str(port)])
     try:
@@ -126,9 +128,11 @@ async def use_up(stub: TranslationServiceStub, asked: TranslateRequest) -> None:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.refusals", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ROOT / "models" / "zoo" / "en-pt-int8", help="what is served")
-    parser.add_argument("--calls", type=int, default=300, help="of each side at each turn")
-    parser.add_argument("--turns", type=int, default=30, help="of each side")
+    parser.add_argument(
+        "--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt-int8", help="what is served"
+    )
+    parser.add_argument("--calls", type=whole, default=300, help="of each side at each turn")
+    parser.add_argument("--turns", type=whole, default=30, help="of each side")
     parser.add_argument("--beside", type=Path, nargs="*", default=[], help="other checkouts, which are measured, too")
     parser.add_argument("--floor", type=int, metavar="PORT", help="serve there as the floor, and measure nothing")
     arguments = parser.parse_args()

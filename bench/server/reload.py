@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from bench.flags.values import package_at, whole
 from bench.packages.versions import take
 from bench.process import Server, serving
 from bench.soak.questions import short_texts
@@ -34,9 +35,9 @@ LOOK_S = 0.01
 def main(given: Sequence[str] | None = None) -> int:
     """Command line. Returns the exit code: 1 if a call failed, an answer was wrong or a reload was refused."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.reload", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
-    parser.add_argument("--reloads", type=int, default=20, help="how many")
-    parser.add_argument("--callers", type=int, default=8, help="each with one call at a time")
+    parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
+    parser.add_argument("--reloads", type=whole, default=20, help="how many")
+    parser.add_argument("--callers", type=whole, default=8, help="each with one call at a time")
     arguments = parser.parse_args(given)
     with tempfile.TemporaryDirectory() as place:
         link = Path(place) / "served"

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.flags.values import package_at, whole
 from bench.process import Server, free_port, serving
 from bench.soak.questions import short_texts
 from dragoman.async_client import AsyncClient
@@ -30,9 +31,9 @@ PAUSE_S = 1.0
 def main(given: Sequence[str] | None = None) -> int:
     """Command line. Returns the exit code: 1 if a call failed or an answer was wrong."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.rolling", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
-    parser.add_argument("--calls", type=int, default=10_000, help="how many are made, at least")
-    parser.add_argument("--callers", type=int, default=32, help="of them at a time")
+    parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
+    parser.add_argument("--calls", type=whole, default=10_000, help="how many are made, at least")
+    parser.add_argument("--callers", type=whole, default=32, help="of them at a time")
     parser.add_argument("--kill", action="store_true", help="servers get SIGKILL, not SIGTERM")
     arguments = parser.parse_args(given)
     rolling = Rolling(arguments)

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
+from bench.flags.values import package_at, whole
 from bench.measure import alternate
 from bench.sentences import english
 from engine.devices.session import CPU
@@ -30,13 +31,13 @@ GREEDY = Decoding(1, 1, 128, 1.0, False)
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.server.several", description=__doc__)
-    parser.add_argument("--package", type=Path, default=ZOO / "en-pt", help="the model that is measured")
-    parser.add_argument("--beside", type=Path, default=ZOO / "pt-en", help="the other one")
-    parser.add_argument("--workers", type=int, default=2, help="threads, of every model")
-    parser.add_argument("--rows", type=int, default=8, help="of each worker's running batch")
-    parser.add_argument("--repeats", type=int, default=9, help="readings of each side")
+    parser.add_argument("--package", type=package_at, default=ZOO / "en-pt", help="the model that is measured")
+    parser.add_argument("--beside", type=package_at, default=ZOO / "pt-en", help="the other one")
+    parser.add_argument("--workers", type=whole, default=2, help="threads, of every model")
+    parser.add_argument("--rows", type=whole, default=8, help="of each worker's running batch")
+    parser.add_argument("--repeats", type=whole, default=9, help="readings of each side")
     parser.add_argument("--processor-time", action="store_true", help="tokens for a second of that, not of the clock")
-    parser.add_argument("--sentences", type=int, default=64, help="of each reading")
+    parser.add_argument("--sentences", type=whole, default=64, help="of each reading")
     arguments = parser.parse_args()
     packages = [Package.open(arguments.package), Package.open(arguments.beside)]
     limits = Limits(arguments.rows, arguments.workers, 128, 128)

@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 
 from grpc import aio
 
+from bench.flags.values import new_file, package_at, positive, whole
 from bench.pages.markdown import machine
 from bench.process import Server, serving
 from bench.soak.callers import OF_ENGINES, Callers
@@ -38,9 +39,9 @@ LEFT = ("dragoman_rows_live", "dragoman_requests_waiting", "dragoman_rpc_in_flig
 def main(given: Sequence[str] | None = None) -> int:
     """Returns the exit code: 1 if anything was not as it has to be."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description="A server under every kind of caller.")
-    parser.add_argument("--package", type=Path, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
-    parser.add_argument("--hours", type=float, default=0.01, help="how long")
-    parser.add_argument("--callers", type=int, default=48, help="calls at a time")
+    parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
+    parser.add_argument("--hours", type=positive, default=0.01, help="how long")
+    parser.add_argument("--callers", type=whole, default=48, help="calls at a time")
     parser.add_argument("--seed", type=int, default=0, help="of what is left to chance")
     parser.add_argument(
         "--faults",
@@ -48,7 +49,7 @@ def main(given: Sequence[str] | None = None) -> int:
         default=True,
         help="whether the engine crashes, hangs and finds no memory, too",
     )
-    parser.add_argument("--json", type=Path, help="file to write the report to")
+    parser.add_argument("--json", type=new_file, help="file to write the report to")
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args(given)
     with TemporaryDirectory() as folder:

@@ -21,6 +21,7 @@ from dragoman.command.commands import OWN
 from dragoman.command.flags.arguments import decoding_options
 from dragoman.command.flags.declared import add_decoding_flags
 from dragoman.command.flags.parsing import WRONG_USAGE, Parser
+from dragoman.command.flags.values import worker_count
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError
@@ -114,7 +115,7 @@ def parser() -> Parser:
     flags.add_argument("--keep-going", action="store_true", help="pass over rows that are refused; the exit code is 1")
     flags.add_argument("--progress", action="store_true", help="tell progress even if standard error is no terminal")
     flags.add_argument("--device", choices=["cpu", "cuda", "auto"], default="cpu", help="where the model runs")
-    flags.add_argument("--workers", type=int, metavar="N", help="engine threads (default: one for every core)")
+    flags.add_argument("--workers", type=worker_count, metavar="N", help="engine threads (default: one for every core)")
     flags.add_argument("--ray", metavar="ADDRESS", help='a Ray cluster that translates: HOST:PORT, or "auto"')
     add_decoding_flags(flags)
     return flags

@@ -68,6 +68,8 @@ def test_the_exit_code_says_whether_it_is_wrong(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     killed(made)
-    monkeypatch.setattr(sys, "argv", ["bulk", "package", "--part", "killed", "--sentences", str(SENTENCES)])
+    monkeypatch.setattr(
+        sys, "argv", ["bulk", str(bulk.ZOO / "en-pt-int8"), "--part", "killed", "--sentences", str(SENTENCES)]
+    )
     assert bulk.main() == code
     assert ("WRONG" in capsys.readouterr().out) == bool(code)

@@ -150,7 +150,7 @@ def test_without_grpc_only_the_server_is_not_measured(tmp_path: Path, monkeypatc
         next(iter(served.run(Plan("cpu", device_id=0, toy=True, work=tmp_path, soak_s=0))))
 
 
-@pytest.mark.parametrize(("parts", "said"), [("proof,served", True), ("proof", False)])
+@pytest.mark.parametrize(("parts", "said"), [("packages,served", True), ("packages", False)])
 def test_that_the_server_will_not_be_measured_is_said_at_start(
     parts: str, said: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

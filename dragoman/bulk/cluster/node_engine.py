@@ -10,7 +10,7 @@ import ray
 
 from dragoman.bulk.cluster.parts import NUMBER, TEXTS, TOLD, Told, packed
 from dragoman.bulk.engine import Engine
-from dragoman.bulk.errors import BulkError
+from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.windows import outcomes_of
 from dragoman.errors import DragomanError
 from dragoman.wire.messages import TranslationOptions
@@ -42,7 +42,8 @@ class NodeEngine:
         try:
             return outcomes_of(self._opened().translate, texts) if texts else []
         except (BulkError, DragomanError) as error:
-            return f"on node {ray.util.get_node_ip_address()}: {error}"
+            why = f"on node {ray.util.get_node_ip_address()}: {error}"
+            return WrongUsage(why) if isinstance(error, WrongUsage) else BulkError(why)
 
     def _opened(self) -> Engine:
         """Raises BulkError."""

@@ -90,8 +90,8 @@ class OnRay:
     def _joined(self, numbers: range) -> list[Outcome]:
         while missing := set(numbers) - self._outcomes.keys():
             number, told = self._next()
-            if isinstance(told, str):
-                raise BulkError(told)
+            if isinstance(told, BulkError):
+                raise told
             if number >= min(missing):
                 self._outcomes[number] = told
         if numbers:

@@ -11,12 +11,13 @@ import pyarrow as pa
 from ray.data import Datasource, ReadTask
 from ray.data.block import BlockMetadata
 
+from dragoman.bulk.errors import BulkError
 from dragoman.bulk.once import Outcome
 from dragoman.errors import DragomanError
 
 NUMBER, TEXTS, TOLD = "number", "texts", "told"
 """Columns."""
-Told = list[Outcome] | str
+Told = list[Outcome] | BulkError
 """What became of a part; or why nothing can become of any."""
 
 
@@ -89,7 +90,7 @@ def _reading(feed: Any) -> Callable[[], Iterator[pa.Table]]:
 
 def packed(told: Told) -> bytes:
     """An error goes as its class and its fields: exceptions do not say themselves what they are made of."""
-    if isinstance(told, str):
+    if isinstance(told, BulkError):
         return pickle.dumps(told)
     return pickle.dumps([one if isinstance(one, str) else (type(one), _fields(one)) for one in told])
 
@@ -97,7 +98,7 @@ def packed(told: Told) -> bytes:
 def unpacked(data: bytes) -> Told:
     """What was packed."""
     told = pickle.loads(data)
-    return told if isinstance(told, str) else [one if isinstance(one, str) else one[0](*one[1]) for one in told]
+    return told if isinstance(told, BulkError) else [one if isinstance(one, str) else one[0](*one[1]) for one in told]
 
 
 def _fields(error: DragomanError) -> list[Any]:

@@ -87,7 +87,15 @@ def _fitting(value: int, bits: int) -> int:
 
 def request_count(text: str) -> int:
     """So many requests at a time."""
-    value = whole(text)
-    if not 1 <= value <= 1000:
-        raise argparse.ArgumentTypeError(f"{value} is not from 1 to 1000")
+    return _counted(whole(text), 1000)
+
+
+def worker_count(text: str) -> int:
+    """As many workers as an engine may have."""
+    return _counted(whole(text), 1024)
+
+
+def _counted(value: int, most: int) -> int:
+    if not 1 <= value <= most:
+        raise argparse.ArgumentTypeError(f"{value} is not from 1 to {most}")
     return value

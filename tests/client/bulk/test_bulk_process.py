@@ -152,7 +152,10 @@ def test_options_are_those_of_translate(tmp_path: Path) -> None:
 
 REFUSED = {
     "a long text": (["--keep-going"], "word " * 2000, 1, "line 1 is refused: contents[0] has "),
-    "another language": (["--to", "de"], "a", 1, 'target_language_code is "de"; the model has pt'),
+    "another language": (["--to", "de"], "a", 2, 'target_language_code is "de"; the model has pt'),
+    "another model": (["--model", "pt-en"], "a", 2, 'there is no model "pt-en"; the server has en-pt-int8'),
+    "too many beams": (["--num-beams", "99"], "a", 2, "decoding.num_beams is 99; it must be from 1 to 16"),
+    "no workers": (["--workers", "0"], "a", 2, "--workers: 0 is not from 1 to 1024"),
     "samples": (["--do-sample"], "a", 2, "--do-sample needs --seed here"),
     "no package": (["--package", "/nowhere"], "a", 2, "/nowhere is no package, and has none"),
     "no column": (["--format", "csv"], "a", 2, "has a, and not one 'text'"),

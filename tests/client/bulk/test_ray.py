@@ -15,6 +15,7 @@ import pytest
 from dragoman.bulk import windows
 from dragoman.bulk.cluster import version
 from dragoman.bulk.engine import package_hashes
+from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.journal import Journal
 from dragoman.command.bulk import main
 from dragoman.errors import FieldViolation, InvalidArgument
@@ -91,31 +92,34 @@ def test_a_refusal_is_the_same_after_its_way() -> None:
         "too long", grpc.StatusCode.INVALID_ARGUMENT, "SOURCE_TOO_LONG", {"limit": "512"}, violations
     )
     told = unpacked(packed(["Bom dia.", refused]))
-    assert not isinstance(told, str)
+    assert not isinstance(told, BulkError)
     text, error = told
     assert (text, type(error), vars(error)) == ("Bom dia.", InvalidArgument, vars(refused))
-    assert unpacked(packed("no package")) == "no package"
+    none = unpacked(packed(WrongUsage("no such language")))
+    assert (type(none), str(none)) == (WrongUsage, "no such language")
 
 
-def test_a_node_says_that_it_has_another_package_or_none(tmp_path: Path) -> None:
+def test_a_node_says_that_it_has_another_package_or_none_or_no_such_language(tmp_path: Path) -> None:
     ray_data()
     from dragoman.bulk.cluster.node_engine import NodeEngine
     from dragoman.bulk.cluster.parts import NUMBER, TEXTS, TOLD, unpacked
 
     hashes = package_hashes([ZOO])
 
-    def told(package: Path, hashes: list[str]) -> object:
-        engine = NodeEngine([package], hashes, {"target_language": "pt"}, "cpu", 1)
+    def told(package: Path, hashes: list[str], language: str = "pt") -> object:
+        engine = NodeEngine([package], hashes, {"target_language": language}, "cpu", 1)
         answered = engine({NUMBER: [3], TEXTS: [pickle.dumps(["Good morning."])]})
         assert answered[NUMBER] == [3]
         return unpacked(answered[TOLD][0])
 
     assert told(ZOO, hashes) == ["Bom dia."]
     other = told(ZOO, ["0" * 64])
-    assert isinstance(other, str) and other.startswith("on node ")
-    assert f"its packages have SHA-256 {hashes[0]}, and those here {'0' * 64}: put the same" in other
+    assert isinstance(other, BulkError) and str(other).startswith("on node ")
+    assert f"its packages have SHA-256 {hashes[0]}, and those here {'0' * 64}: put the same" in str(other)
     none = told(tmp_path, hashes)
-    assert isinstance(none, str) and none.startswith("on node ") and f"{tmp_path} is no package" in none
+    assert isinstance(none, BulkError) and str(none).startswith("on node ") and f"{tmp_path} is no package" in str(none)
+    german = told(ZOO, hashes, "de")
+    assert isinstance(german, WrongUsage) and 'target_language_code is "de"; the model has pt' in str(german)
 
 
 def test_where_nobody_answers_the_address_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

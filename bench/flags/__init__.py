@@ -1,0 +1,1 @@
+"""What command lines of measurements have in common."""

@@ -1,0 +1,58 @@
+"""What the values of arguments mean. ArgumentTypeError's message is shown with the argument's name."""
+
+import argparse
+from math import inf
+from pathlib import Path
+
+from models.package.checked import PackageError
+from models.package.folder import Package
+
+
+def package_at(given: str) -> Path:
+    """The folder of a package that is whole: a measurement says so before it begins, and not amid its work."""
+    try:
+        return Package.open(Path(given)).folder
+    except PackageError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def folder_at(given: str) -> Path:
+    """A folder that is there."""
+    if not (path := Path(given)).is_dir():
+        raise argparse.ArgumentTypeError(f"{given} is no folder")
+    return path
+
+
+def file_at(given: str) -> Path:
+    """A file that is there."""
+    if not (path := Path(given)).is_file():
+        raise argparse.ArgumentTypeError(f"{given} is no file")
+    return path
+
+
+def new_file(given: str) -> Path:
+    """A file to write, in a folder that is there: what took hours is not to be lost for it."""
+    if not (path := Path(given)).parent.is_dir():
+        raise argparse.ArgumentTypeError(f"{path.parent} is no folder: make it first, or write to another place")
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{given} is a folder: name a file in it")
+    return path
+
+
+def whole(given: str) -> int:
+    """A number of things, of which there is one at least."""
+    if (value := int(given)) < 1:
+        raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    return value
+
+
+def positive(given: str) -> float:
+    """A number above 0 that is finite."""
+    if not 0 < (value := float(given)) < inf:
+        raise argparse.ArgumentTypeError(f"{given} is no number above 0")
+    return value
+
+
+def not_negative(given: str) -> float:
+    """The same, or 0."""
+    return 0.0 if given == "0" else positive(given)

@@ -1,0 +1,111 @@
+"""What measurements refuse before they begin, and what they leave when they are ended."""
+
+import importlib
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench import gpu_check
+from bench.flags.values import file_at, folder_at, new_file, package_at, positive, whole
+from bench.options.before import revisions
+from bench.server.libretranslate import python_of
+from tests.server_process import ROOT, WAIT_S
+
+ZOO = ROOT / "models" / "zoo" / "en-pt-int8"
+UNTIL_KILLED = """
+import sys, time
+from bench.process import serving
+
+with serving("server", ["--package", sys.argv[1], "--workers", "1", "--log-level", "error"]) as server:
+    print(server.pid, flush=True)
+    while True:
+        time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize(
+    ("value", "given", "why"),
+    [
+        (package_at, "nowhere", "nowhere is not a package: manifest.json cannot be read"),
+        (folder_at, "nowhere", "nowhere is no folder"),
+        (file_at, "nowhere", "nowhere is no file"),
+        (new_file, "nowhere/report.json", "nowhere is no folder: make it first"),
+        (new_file, ".", ". is a folder: name a file in it"),
+        (whole, "0", "0 is less than 1"),
+        (whole, "-3", "-3 is less than 1"),
+        (positive, "0", "0 is no number above 0"),
+        (positive, "nan", "nan is no number above 0"),
+        (revisions, "HEAD", "'HEAD' is no BEFORE..AFTER, such as HEAD~1..HEAD"),
+        (revisions, "nowhere..", "'nowhere' is no revision of this repository"),
+        (python_of, "/nowhere/python", "/nowhere/python does not run: "),
+    ],
+)
+def test_a_value_is_refused_by_what_is_wrong_with_it(
+    value: Callable[[str], object], given: str, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Exception, match=f"^{why}") as caught:
+        value(given)
+    assert type(caught.value).__name__ == "ArgumentTypeError"
+
+
+def test_values_that_are_right() -> None:
+    assert (package_at(str(ZOO)), whole("7"), positive("0.5")) == (ZOO, 7, 0.5)
+    assert (folder_at(str(ZOO)), file_at(str(ZOO / "manifest.json"))) == (ZOO, ZOO / "manifest.json")
+    assert new_file("report.json") == Path("report.json")
+    assert (revisions("HEAD.."), revisions("HEAD..HEAD")) == (("HEAD", ""), ("HEAD", "HEAD"))
+
+
+@pytest.mark.parametrize("module", ["bulk", "floor", "quality", "options.packed", "server.overload", "soak.__main__"])
+def test_a_measurement_of_no_package_does_not_begin(
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flag = ["--package"] if module.startswith(("server", "soak")) else []
+    monkeypatch.setattr("sys.argv", [module, *flag, "nowhere"])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f"bench.{module}").main()
+    told = capsys.readouterr()
+    assert (ended.value.code, told.out) == (2, "")
+    assert "nowhere is not a package" in told.err
+
+
+@pytest.mark.parametrize(
+    ("parts", "work", "refused"),
+    [
+        ("proof,throughput", False, "proof"),
+        ("nllb,soak", False, "soak"),
+        ("proof", True, ""),
+        ("packages,proof", False, ""),
+        ("nllb", False, ""),
+    ],
+)
+def test_parts_of_the_check_of_a_gpu_have_packages(
+    parts: str, work: bool, refused: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    arguments = ["--parts", parts, *(["--work", str(tmp_path)] if work else [])]
+    if not refused:
+        assert [part.name for part in gpu_check.parse(arguments).parts] == parts.split(",")
+        return
+    with pytest.raises(SystemExit) as ended:
+        gpu_check.parse(arguments)
+    assert ended.value.code == 2
+    assert f"--parts has {refused}, and not packages, which it decodes" in capsys.readouterr().err
+
+
+def test_a_measurement_that_gets_sigterm_leaves_no_server_behind() -> None:
+    command = [sys.executable, "-c", UNTIL_KILLED, str(ZOO)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        server = psutil.Process(int(process.stdout.readline()))
+        process.send_signal(signal.SIGTERM)
+        try:
+            assert process.wait(WAIT_S) == 128 + signal.SIGTERM
+            assert not server.is_running()
+        finally:
+            if server.is_running():
+                server.kill()
