@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 from bench.cpu.sides.ctranslate2 import force_avx512
 from bench.cpu.sides.ours import answers, count
 from bench.cpu.work import MAX_TOKENS
-from bench.flags.values import package_at, whole
+from bench.flags.compared import add_packages, add_turns
 from bench.machine.noise import instructions
 from bench.measure import alternate
 from bench.options.constraints import SEED, ZOO, drawn
@@ -134,16 +134,8 @@ def compare(package: Package, folder: Path, sentences: int, repeats: int) -> lis
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options", description=__doc__)
-    parser.add_argument(
-        "packages",
-        nargs="*",
-        type=package_at,
-        default=[ZOO, ZOO.parent / "en-pt-int8"],
-        metavar="PACKAGE",
-        help="of en-pt",
-    )
-    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    add_packages(parser)
+    add_turns(parser, SENTENCES, REPEATS)
     chosen = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
     header = ["package", "side", "beside", "tokens/s", "the other's", "ratio, median and range", "asked"]

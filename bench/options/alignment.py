@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from bench.flags.values import package_at, whole
+from bench.flags.compared import add_packages, add_turns
+from bench.flags.values import whole
 from bench.machine.noise import instructions
 from bench.measure import alternate, percentile, seconds
 from bench.pages.markdown import machine, table
@@ -17,7 +18,6 @@ from bench.sentences import flores
 from dragoman.local import Translator
 from models.package.folder import Package
 
-ZOO = Path(__file__).parent.parent.parent / "models" / "zoo"
 PLAIN = "neither"
 SENTENCES, REPEATS = 100, 9
 QUICK = {"sentences": 25, "repeats": 3}
@@ -60,13 +60,10 @@ def compare(path: Path, sentences: int, num_beams: int, max_new_tokens: int, rep
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.alignment", description=__doc__)
-    parser.add_argument(
-        "packages", nargs="*", type=package_at, default=[ZOO / "en-pt", ZOO / "en-pt-int8"], metavar="PACKAGE"
-    )
+    add_packages(parser)
     parser.add_argument("--num-beams", type=whole, default=4, metavar="N")
     parser.add_argument("--max-new-tokens", type=whole, default=128, metavar="N")
-    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    add_turns(parser, SENTENCES, REPEATS)
     quick = " and ".join(f"--{name} {number}" for name, number in QUICK.items())
     parser.add_argument("--quick", action="store_true", help=f"{quick}: a minute")
     args = parser.parse_args()

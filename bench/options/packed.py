@@ -8,7 +8,7 @@ import argparse
 from functools import partial
 from pathlib import Path
 
-from bench.flags.values import package_at, whole
+from bench.flags.compared import add_packages, add_turns
 from bench.machine.noise import instructions
 from bench.measure import alternate, seconds
 from bench.options.encoding import mixed
@@ -17,7 +17,6 @@ from engine.devices.session import CPU
 from engine.loading.load import Loadable, open_decoder
 from models.package.folder import Package
 
-ZOO = Path(__file__).parents[2] / "models" / "zoo"
 PACKED, EQUAL = "packed, our own operators", "equal lengths, standard operators"
 SENTENCES, REPEATS = 64, 9
 
@@ -40,11 +39,8 @@ def compare(path: Path, sentences: int, repeats: int) -> list[str]:
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.packed", description=__doc__)
-    parser.add_argument(
-        "packages", nargs="*", type=package_at, default=[ZOO / "en-pt", ZOO / "en-pt-int8"], metavar="PACKAGE"
-    )
-    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    add_packages(parser)
+    add_turns(parser, SENTENCES, REPEATS)
     arguments = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
     rows = [compare(path, arguments.sentences, arguments.repeats) for path in arguments.packages]

@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.cpu.sides.ctranslate2 import force_avx512
 from bench.cpu.work import WORKERS
-from bench.flags.values import package_at, whole
+from bench.flags.compared import add_packages, add_turns
 from bench.machine.noise import instructions
 from bench.measure import alternate, seconds
 from bench.pages.markdown import machine, table
@@ -102,16 +102,8 @@ def compare(package: Package, folder: Path, sentences: int, repeats: int) -> lis
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.scoring", description=__doc__)
-    parser.add_argument(
-        "packages",
-        nargs="*",
-        type=package_at,
-        default=[ZOO, ZOO.parent / "en-pt-int8"],
-        metavar="PACKAGE",
-        help="of en-pt",
-    )
-    parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
-    parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
+    add_packages(parser)
+    add_turns(parser, SENTENCES, REPEATS)
     chosen = parser.parse_args()
     print(f"{machine()}, {instructions()}\n", flush=True)
     header = ["package", "tokens/s", "CTranslate2", "ratio, median and range", "mean difference of a log-probability"]
