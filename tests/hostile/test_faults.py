@@ -97,32 +97,28 @@ def test_a_disk_that_nothing_is_written_to_is_enough() -> None:
         assert server.end(signal.SIGTERM) == 0
 
 
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="nobody tells here which files a process has open")
 def test_a_disk_that_hangs_below_the_callers_costs_no_call(tmp_path: Path) -> None:
-    """A named pipe of which nothing comes: as a file server that has gone."""
+    """A terminal at which nobody types: as a file server that has gone."""
     token, callers = new_token(), tmp_path / "callers.toml"
     callers.write_text(f'[callers.me]\ntokens = ["{token_hash(token)}"]\nscopes = ["translate"]\n')
+    keyboard, terminal = os.openpty()
     with (
         server_process(ZOO, "--callers", callers, "--grace-period-s", 1) as server,
         Client(server.target, token=token) as client,
     ):
         before = client.translate("A cat.", no_cache=True).text
         hanging = tmp_path / "hanging"
-        os.mkfifo(hanging)
+        hanging.symlink_to(os.ttyname(terminal))
         hanging.rename(callers)
         server.process.send_signal(signal.SIGHUP)
-        writers = list[int]()
-
-        def is_read() -> bool:
-            with suppress(OSError):  # nobody reads it yet
-                writers.append(os.open(callers, os.O_WRONLY | os.O_NONBLOCK))
-            return bool(writers)
-
-        eventually(is_read)
+        opened = Path(f"/proc/{server.process.pid}/fd")
+        eventually(lambda: os.ttyname(terminal) in map(os.path.realpath, opened.iterdir()))
         for _ in range(5):
             assert client.translate("A cat.", no_cache=True).text == before
         assert server.end(signal.SIGTERM) == 0
-        os.close(writers[0])
+    os.close(keyboard)
+    os.close(terminal)
 
 
 def test_a_clock_that_jumps_loses_no_call() -> None:
