@@ -31,7 +31,7 @@ MEASURED = 1 / 4
 SAFETY, LEAST_MARGIN, MOST_MARGIN = 1.25, 8.0, 12.0
 """The margin is so many times the largest that was needed. Where more were needed than the most, there is no look."""
 KEY_BITS = (4, 8)
-"""Of the numbers of a token's key, tried in this order: half the bytes are half of what a step of one row reads."""
+"""Of the numbers of a token's key, tried in this order: of 4 bits a step of one row waits for half as many bytes."""
 LARGEST, STEP = 7, 0.3534
 """Of numbers of 4 bits. So many standard deviations apart they leave the smallest squared error of normally distributed
 ones (Max 1960, "Quantizing for Minimum Distortion"), as kernels/src/operators/coarse_keys.h has it."""

@@ -71,9 +71,8 @@ class CoarseKeys {
       for (int r = 0; r < count; r++) {
         float* numbers = found.data() + (size_t)r * numbers_;
         for (int i = 0; i < numbers_; i++) numbers[i] = numbers[i] * table.scales[first + r] - of_mean[i];
-        int8_t* bytes_of_key = keys.data() + (first + r) * numbers_;
-        key_scales[first + r] = nibbles ? quantize_coarsely(numbers, numbers_, bytes_of_key)
-                                        : quantize(numbers, numbers_, bytes_of_key);
+        key_scales[first + r] =
+            (nibbles ? quantize_coarsely : quantize)(numbers, numbers_, keys.data() + (first + r) * numbers_);
       }
     }
     keys_ = Packing(keys.data(), key_scales.data(), biases, (int)table.count, numbers_, 128,
