@@ -30,6 +30,8 @@ class EncodedSource(Protocol):
 
 
 TokenIds = Sequence[int] | NDArray[np.int64]
+Parents = Sequence[int] | NDArray[np.intp]
+"""The row that each is to continue."""
 
 NOT_FINITE = -1
 """In the place of a row's best token: the model's numbers for it are not finite. The other rows are not touched."""
@@ -146,7 +148,7 @@ class Cache(Protocol[S_contra]):
         """
         ...
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes it copied.
 
         Leaving, widening to a beam and reordering beams are all this. Only rows that moved are copied, in place, so

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.cpu.cache import CpuCache
-from engine.decoder import Ask, Cache, Decoder, Found, GivenTargets, TokenIds
+from engine.decoder import Ask, Cache, Decoder, Found, GivenTargets, Parents, TokenIds
 from engine.devices.session import Device
 
 
@@ -97,6 +97,6 @@ class RecordedCache:
         self._steps.append(Step(self._fed, found.token_ids.copy(), found.log_probs.copy(), attention, states))
         return found
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         self._steps[-1].parents = tuple(parents)
         return self._cache.take(parents)

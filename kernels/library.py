@@ -1,6 +1,7 @@
 """The built library of custom operators, and its functions that work on the memory of a cache."""
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,6 +45,22 @@ class _Buffer(ctypes.Structure):
     )
 
 
+class Buffers:
+    """The memory of caches, as the library is told of it. It is kept as long as this is.
+
+    Each is fp32 or fp16 [tensors, slots, heads, capacity, head_dim]. States are [tensors, slots, 1, 1, width].
+
+    Raises ValueError if one is something else.
+    """
+
+    def __init__(self, arrays: Sequence[NDArray[np.generic]]) -> None:
+        self._arrays = tuple(arrays)
+        self.pointer = (_Buffer * len(arrays))(*map(_buffer, arrays))
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+
 class Library:
     """The functions of an opened library. `path` is for `SessionOptions.register_custom_ops_library`."""
 
@@ -53,8 +70,16 @@ class Library:
         functions.dragoman_isa.restype = ctypes.c_char_p
         functions.dragoman_store_source.restype = ctypes.c_char_p
         functions.dragoman_store_source.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *[ctypes.c_int64] * 3)
-        functions.dragoman_copy_rows.restype = ctypes.c_char_p
-        functions.dragoman_copy_rows.argtypes = (*[ctypes.c_void_p] * 4, ctypes.c_int64, ctypes.c_void_p)
+        functions.dragoman_take_rows.restype = ctypes.c_char_p
+        functions.dragoman_take_rows.argtypes = (
+            *[ctypes.c_void_p] * 2,
+            ctypes.c_int64,
+            ctypes.c_void_p,
+            ctypes.c_int64,
+            ctypes.c_void_p,
+        )
+        functions.dragoman_extend_beams.restype = ctypes.c_char_p
+        functions.dragoman_extend_beams.argtypes = (ctypes.c_void_p,)
         functions.dragoman_counters.argtypes = (ctypes.c_void_p,)
         functions.dragoman_counters.restype = None
         functions.dragoman_use.argtypes = (ctypes.c_char_p,)
@@ -101,40 +126,25 @@ class Library:
             )
         )
 
-    def copy_rows(
-        self,
-        tensors: NDArray[np.generic],
-        sources: NDArray[np.int32],
-        targets: NDArray[np.int32],
-        lengths: NDArray[np.int32],
-    ) -> int:
-        """Copy the first places of slots into other slots, in every tensor.
-
-        Args:
-            tensors: [tensors, slots, heads, capacity, head_dim]. States are [tensors, slots, 1, 1, width].
-            sources: slots to copy from [n].
-            targets: slots to copy to [n], none of them a source.
-            lengths: how many places of each [n]; rounded up to whole blocks of 16, and to at least a state.
-
-        Returns:
-            Bytes copied.
+    def take_rows(self, rows: object, parents: NDArray[np.int64], buffers: Buffers, done: object) -> None:
+        """Make row i continue old row parents[i]. rows, done: as src/cache.cpp declares them, see `kernels.rows`.
 
         Raises:
-            ValueError: there is no such slot, a length is beyond the capacity, or a target is a source as well.
+            ValueError: there is no such row, or no room for so many.
         """
-        buffer = _buffer(tensors)
-        rows = [np.ascontiguousarray(row, np.int32) for row in (sources, targets, lengths)]
-        if len({row.shape for row in rows}) != 1:
-            raise ValueError(f"sources, targets and lengths have the shapes {[row.shape for row in rows]}")
-        if buffer.capacity == 1:
-            rows[2] = np.ones_like(rows[2])
-        copied = ctypes.c_int64(0)
         _check(
-            self._functions.dragoman_copy_rows(
-                ctypes.byref(buffer), *(row.ctypes.data for row in rows), len(rows[0]), ctypes.byref(copied)
+            self._functions.dragoman_take_rows(
+                rows, parents.ctypes.data, len(parents), buffers.pointer, len(buffers), done
             )
         )
-        return copied.value
+
+    def extend_beams(self, step: object) -> None:
+        """Find what lives on. step: points to a step as src/beams.cpp declares it, see `kernels.beams`.
+
+        Raises:
+            ValueError: it is none.
+        """
+        _check(self._functions.dragoman_extend_beams(step))
 
     def counters(self) -> Counters:
         """Of the process, since it started."""

@@ -8,7 +8,7 @@ from itertools import zip_longest
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import Ask, Found, TokenIds
+from engine.decoder import Ask, Found, Parents, TokenIds
 from engine.devices.session import CPU
 from engine.links import Looked, ReadOn, coverage, links
 from engine.targets import TargetRules
@@ -215,8 +215,8 @@ class CopyCache:
             log_probs=np.broadcast_to(np.where(ranks == 0, BEST, SECOND - ranks), (self.live, k)).astype(np.float32),
         )
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         assert len(parents) <= self._capacity
         assert all(row not in parents for row, parent in enumerate(parents) if row != parent), "a row is read too late"
         self.rows = [self.rows[parent] for parent in parents]
-        return ROW_BYTES * sum(row != parent for row, parent in enumerate(parents))
+        return ROW_BYTES * sum(int(row != parent) for row, parent in enumerate(parents))

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.instructions.kernels import NotCounted, count_kernels, machine, total
-from bench.instructions.marked import CELLS, STEPS
+from bench.instructions.marked import CELLS, TURNS
 from bench.pages.markdown import table, verdict
 
 BOUNDS, MARKS = Path(__file__).with_name("bounds.json"), Path(__file__).with_name("marks.c")
@@ -41,7 +41,7 @@ def bounds(of: str) -> dict[str, int]:
 
 
 def count() -> dict[str, int]:
-    """Instructions of a step, by beams and sentences. Raises NotCounted where they cannot be counted."""
+    """Instructions of a step, by beams, sentences and steps of a turn. Raises NotCounted where there is no counting."""
     valgrind = shutil.which("valgrind")
     if valgrind is None or shutil.which("cc") is None:
         raise NotCounted(f"there is no {'C compiler' if valgrind else 'valgrind'} to count instructions with")
@@ -60,10 +60,12 @@ def count() -> dict[str, int]:
             env=os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
         )
         parts = [total(Path(f"{out}.{section + 1}")) for section in range(len(CELLS))]
-    return {
-        f"engine, beams {beams}, sentences {sentences}": part // STEPS
-        for (beams, sentences), part in zip(CELLS, parts, strict=True)
-    }
+    return {_name(*cell): part // (TURNS * cell[-1]) for cell, part in zip(CELLS, parts, strict=True)}
+
+
+def _name(beams: int, sentences: int, steps: int) -> str:
+    together = f", {steps} steps a turn" if steps > 1 else ""
+    return f"engine, beams {beams}, sentences {sentences}{together}"
 
 
 def update(of: str, counted: dict[str, int]) -> None:

@@ -51,8 +51,9 @@ class SearchedRows(Generic[S]):
         self._streaming = 0
         """How many want to be told every token."""
         self.unseen = False
-        """Nobody need see the step that was begun, if it ends no search: all are greedy, and nobody is told of every
-        token."""
+        """Nobody need see the step that was begun, if all searches simply go on: nobody is told of every token."""
+        self._ordered = False
+        """The rows are those of beam searches, by search and best first, where they may be anywhere."""
         self.steps = 0
         """So many were made."""
         self.tokens = 0
@@ -68,6 +69,7 @@ class SearchedRows(Generic[S]):
         self._stage.start(self._cache.join(source))
         self._greedy.join()
         self._owners.append(running)
+        self._ordered = False
         self.running[running] = None
         self._starting.append(running)
         self._streaming += running.streams
@@ -81,9 +83,9 @@ class SearchedRows(Generic[S]):
 
     def begin_step(self) -> None:
         """Starts a step of all rows."""
-        greedy = not (self._processing or self._in_beams or self._starting)
-        self.unseen = greedy and not self._streaming
-        if not greedy:
+        alone = not (self._processing or self._starting)
+        self.unseen = alone and not self._streaming
+        if self._in_beams or not alone:
             self._prepare()
         self._cache.begin_step(self._greedy.fed, self._ask)
 
@@ -119,16 +121,21 @@ class SearchedRows(Generic[S]):
         while True:
             found = self.end_step()
             made += 1
-            self._greedy.append(found)
-            if self._greedy.unsettled or made >= most or called():
+            if len(self.running) > len(self._in_beams):
+                self._greedy.append(found)
+            if self._in_beams:
+                self._beams.append(found)
+            if self._greedy.unsettled or self._beams.unsettled or made >= most or called():
                 break
+            if self._in_beams:
+                self._keep(())
             self._cache.begin_step(self._greedy.fed, self._ask)
         self.steps += made
         self.tokens += made * live
         return found, made
 
     def advance(self, found: Found) -> dict[Running, tuple[Hypothesis, ...]]:
-        """Every row goes on with its best token of the last step, but for those of searches, which say how theirs do.
+        """Sees to what is special in the last step, behind which the rows go on.
 
         Returns those whose search is over, and what it has found: nothing, if the model's numbers were not finite.
         """
@@ -136,8 +143,8 @@ class SearchedRows(Generic[S]):
             return {}
         over = self._greedy.settle(found) if self._greedy.unsettled else []
         answers = {self._owners[row]: self._greedy.hypotheses(row) for row in over}
-        if self._in_beams:
-            beams_over = self._beams.advance(found)
+        if self._beams.unsettled:
+            beams_over = self._beams.settle(found)
             answers |= {self._in_beams.pop(number): hypotheses for number, hypotheses in beams_over.items()}
         if answers or self._in_beams:
             self._keep(answers)
@@ -185,12 +192,16 @@ class SearchedRows(Generic[S]):
 
     def _keep(self, leaving: Collection[Running]) -> None:
         """Makes the rows what is left of them: beams go on, other rows stay, and some requests leave."""
+        if self._ordered and not leaving and not self._beams.resized:
+            self._reorder()
+            return
         kept = list[int]()
         if len(self.running) > len(self._in_beams):
             kept = [row for row, one in enumerate(self._owners) if one.number is None and one not in leaving]
         others, beams = np.array(kept, np.intp), self._beams.parents
         parents = np.concatenate((others, beams)) if kept else beams
         rows = self._placed(parents, len(kept))
+        self._ordered = not (self._moves or kept)
         of_beams = rows[len(others) :]
         self._greedy.take(others, rows[: len(others)], len(rows))
         self._greedy.fed[of_beams] = self._beams.tokens
@@ -210,6 +221,15 @@ class SearchedRows(Generic[S]):
                 self._processing = not self._stage.idle
         if leaving:
             self._update_ask()
+
+    def _reorder(self) -> None:
+        """The same beam searches have as many hypotheses as before."""
+        parents = self._beams.parents
+        self._greedy.fed[:] = self._beams.tokens
+        if self._processing:
+            self._stage.take(parents.tolist())
+        if copied_bytes := self._cache.take(parents):
+            self._told.moved(len(parents) - len({*parents.tolist()}), copied_bytes)
 
     def _placed(self, parents: NDArray[np.intp], others: int) -> NDArray[np.intp]:
         """Which row each takes. parents: those that beams continue come after so many others."""

@@ -13,7 +13,7 @@ from engine.cpu.allowed import AllowedTokens
 from engine.cpu.cache_buffer import CacheBuffer
 from engine.cpu.screened import Screened, WholeRows
 from engine.cpu.source import CpuSource
-from engine.decoder import Ask, Found, TokenIds
+from engine.decoder import Ask, Found, Parents, TokenIds
 from engine.devices.session import bind
 from engine.host.cache_memory import DTYPES
 from engine.logits.graph import LogitsGraph
@@ -131,7 +131,7 @@ class CpuCache:
         mark_not_finite(best)
         return self._answer(ask, best, step) if asks_more(ask) else best
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
         copied = sum(self._copy(parent, row) for row, parent in enumerate(parents) if row != parent)
         self._live = len(parents)

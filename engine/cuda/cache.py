@@ -9,7 +9,6 @@
 A step takes the first n rows, n being the number of live rows rounded up to a bucket.
 """
 
-from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from engine.cuda.placing.rows import Rows
 from engine.cuda.placing.slots import Slots
 from engine.cuda.runtime import DeviceRuntime
 from engine.cuda.stepping.step import CudaStep
-from engine.decoder import Ask, Found, TokenIds
+from engine.decoder import Ask, Found, Parents, TokenIds
 from engine.logits.whole_rows import check_offered, mark_not_finite
 from models.package.declared.graphs import GraphsSpec
 
@@ -94,7 +93,7 @@ class CudaCache:
         mark_not_finite(found)
         return found
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
         self._copy_joining()
         taken = np.asarray(parents, np.intp)

@@ -1,11 +1,9 @@
 """What a decoder gives that is an encoder alone."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import Ask, Found, TokenIds
+from engine.decoder import Ask, Found, Parents, TokenIds
 
 
 class EncodedText:
@@ -43,7 +41,7 @@ class NoCache:
         """See the class."""
         return Found(np.zeros((self.live, 1), np.int64), np.zeros((self.live, 1), np.float32))
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         """Leaves so many rows. Copies nothing."""
         self.live = len(parents)
         return 0

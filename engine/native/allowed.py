@@ -1,10 +1,9 @@
 """What the rows of a running batch may choose from, where a package has a shortlist."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from numpy.typing import NDArray
 
+from engine.decoder import Parents
 from models.package.signature import NO_TOKEN
 
 STEP = 256
@@ -28,7 +27,7 @@ class AllowedTokens:
         self.array[row, len(ids) :] = NO_TOKEN
         return grows
 
-    def take(self, parents: Sequence[int] | NDArray[np.integer]) -> None:
+    def take(self, parents: Parents) -> None:
         """Makes row i have what old row parents[i] had."""
         chosen = np.asarray(parents, np.intp)
         moved = np.flatnonzero(chosen != np.arange(len(chosen)))

@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.decoder import Ask, Found, TokenIds
+from engine.decoder import Ask, Found, Parents, TokenIds
 from engine.host.cache_memory import STEP, CacheMemory
 from engine.logits.graph import LogitsGraph
 from engine.logits.whole_rows import answer, asks_logits, asks_more, attend
@@ -16,7 +16,7 @@ from engine.native.encoder import NativeSource
 from engine.native.named import NamedTokens
 from engine.native.rows import Rows
 from engine.native.step import BoundStep, NativeStep
-from kernels.library import Library
+from kernels.library import Buffers, Library
 from models.package.declared.graphs import GraphsSpec, NativeGraphs
 from models.package.declared.tensors import alike
 
@@ -48,9 +48,11 @@ class SlotCache:
         self._decoded, self._sources = (
             [memory for memory in self._memories if memory.owner == owner] for owner in ("hypothesis", "source")
         )
-        self._rows = Rows(rows)
+        self._rows = Rows(rows, library)
         self._allowed = AllowedTokens(rows) if shortlisted else None
         self._step = NativeStep(session, spec, self._rows, self._memories, self._allowed)
+        self._buffers: Buffers | None = None
+        """The memory of what rows have decoded. None: it lies elsewhere than before."""
         self._ask, self._more = Ask(), False
         self._fitting = range(0)
         """The numbers of positions for which what grows with the target has room as it is."""
@@ -97,15 +99,13 @@ class SlotCache:
             self._allowed.fill(step.best.token_ids)
         return self._answer(step) if self._more else step.best
 
-    def take(self, parents: Sequence[int] | NDArray[np.integer]) -> int:
+    def take(self, parents: Parents) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
         if self._allowed is not None:
             self._allowed.take(parents)
-        copies = self._rows.take(parents)
-        if not len(copies):
-            return 0
-        chosen = copies.sources, copies.targets, copies.positions
-        return sum(self._library.copy_rows(memory.array, *chosen) for memory in self._decoded)
+        if self._buffers is None:
+            self._buffers = Buffers([memory.array for memory in self._decoded])
+        return self._rows.take(parents, self._buffers).copied_bytes
 
     def _fit(self, memories: Sequence[CacheMemory], needed: int) -> None:
         """Makes room for so many positions where the memory grows with them."""
@@ -114,6 +114,7 @@ class SlotCache:
                 rows = self._rows
                 memory.fit(needed, rows.live_slots if memory.owner == "hypothesis" else rows.live_source_slots)
                 self._step.forget()
+                self._buffers = None
 
     def _positions_that_fit(self) -> range:
         ranges = [memory.fitting for memory in self._decoded if memory.grows]

@@ -4,40 +4,22 @@ Reordering rows permutes numbers. Nothing is copied but the slot of a hypothesis
 the source slot of their sentence.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
-
-@dataclass(frozen=True, slots=True)
-class Copies:
-    """Slots whose first positions go into others. No slot is both read and written."""
-
-    sources: NDArray[np.int32]
-    targets: NDArray[np.int32]
-    positions: NDArray[np.int32]
-
-    def __len__(self) -> int:
-        return len(self.sources)
-
+from engine.decoder import Parents
+from kernels.library import Buffers, Library
+from kernels.rows import RowTable, Taken
 
 ONE = np.ones(1, np.int32)
 """An array, which NumPy adds in a third of the time that it takes for a number."""
-
-
-def _none() -> NDArray[np.int32]:
-    return np.zeros(0, np.int32)
-
-
-NO_COPIES = Copies(_none(), _none(), _none())
+NO_BUFFERS = Buffers(())
 
 
 class Rows:
     """What a step reads of its rows: the first `live` of each array [rows]. The arrays stay where they are."""
 
-    def __init__(self, rows: int) -> None:
+    def __init__(self, rows: int, library: Library) -> None:
         """No row is live; there is room for so many."""
         self.live = 0
         self.ids = np.zeros(rows, np.int64)
@@ -50,16 +32,16 @@ class Rows:
         self.source_lengths = np.zeros(rows, np.int32)
         self.furthest = 0
         """The most tokens that any live row was fed before."""
-        self._order = np.arange(rows)
+        self._table = RowTable(library, self.positions, self.slots, self.source_slots, self.source_lengths)
 
     def join(self, source_length: int) -> int:
         """Starts a row for a source of its own. Returns its index, which is the old `live`."""
         row = self.live
         if row == 0:
             self.furthest = 0
-        if row == len(self._order):
+        if row == len(self.slots):
             raise ValueError(f"there are {row} rows; the cache was opened for {row}")
-        used = np.zeros(len(self._order), np.bool_)
+        used = np.zeros(len(self.slots), np.bool_)
         used[self.source_slots[:row]] = True
         self.source_slots[row] = used.argmin()
         self.source_lengths[row] = source_length
@@ -72,29 +54,14 @@ class Rows:
         self.positions += ONE  # of rows that are not live, too: they begin anew
         self.furthest += 1
 
-    def take(self, parents: Sequence[int] | NDArray[np.integer]) -> Copies:
-        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns what is to be copied.
+    def take(self, parents: Parents, buffers: Buffers = NO_BUFFERS) -> Taken:
+        """Makes row i continue old row parents[i]; len(parents) rows are live afterwards.
 
-        The first child of a row keeps its slot.
+        The first child of a row keeps its slot; what another one has decoded is copied in all buffers.
         """
-        chosen = np.asarray(parents, np.intp)
-        rows, order = len(chosen), self._order[: len(chosen)]
-        if rows == self.live and (chosen == order).all():
-            return NO_COPIES
-        slots, free = self.slots[chosen], np.ones(len(self.slots), np.bool_)
-        first = np.empty(self.live, np.intp)
-        first[chosen[::-1]] = order[::-1]
-        later = np.flatnonzero(first[chosen] != order)
-        free[slots] = False
-        others = np.flatnonzero(free).astype(np.int32)
-        copies = Copies(slots[later], others[: len(later)], self.positions[chosen[later]])
-        slots[later] = copies.targets
-        for array in (self.positions, self.source_slots, self.source_lengths):
-            array[:rows] = array[chosen]
-        self.slots[:rows], self.slots[rows:] = slots, others[len(later) :]
-        self.live = rows
-        self.furthest = int(self.positions[:rows].max(initial=0))
-        return copies
+        taken = self._table.take(self.live, np.asarray(parents, np.int64), buffers)
+        self.live, self.furthest = len(parents), taken.furthest
+        return taken
 
     @property
     def live_slots(self) -> NDArray[np.intp]:

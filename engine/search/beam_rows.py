@@ -2,8 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from functools import partial
-from itertools import chain, takewhile
-from math import inf
+from itertools import takewhile
 from typing import TypeVar
 
 import numpy as np
@@ -13,6 +12,7 @@ from engine.decoder import NOT_FINITE, Ask, Found, Outlook
 from engine.request import Hypothesis
 from engine.search.banks import Banks
 from engine.search.beam import BeamSearch, Extension, Past
+from engine.search.extending import Beams, Extended, fastest, special_searches
 from engine.search.groups import BeamGroup, Groups, results
 from engine.search.paths import Paths
 from engine.search.ranking import Ranking, Step
@@ -27,7 +27,8 @@ class BeamRows:
     """Every search has a number, which is another's after it. Its live hypotheses are ordered, best first.
 
     The candidates of all searches are ranked at once. Where the best `num_beams` of a search simply live on, which is
-    so at most steps, that is all there is to do; everywhere else its `BeamSearch` says what becomes of them.
+    so at most steps, that is all there is to do; everywhere else its `BeamSearch` says what becomes of them. A step
+    is `append`ed, and then, where it is unsettled, has something to be `settle`d.
 
     A search whose beams are in groups is several here, and the number of the first is its own.
     """
@@ -41,6 +42,11 @@ class BeamRows:
         """What each is fed."""
         self.resized: dict[int, int] = {}
         """How many hypotheses are live in the searches where they were not as many before the last step."""
+        self.unsettled = False
+        """`settle` has something to do."""
+        self._extend = fastest()
+        self._extended: Extended | None = None
+        """By the step that was appended last."""
         self._searches: list[BeamSearch | None] = []
         self._counts = np.zeros(0, np.intp)
         """Live hypotheses of each search."""
@@ -48,8 +54,6 @@ class BeamRows:
         """Those it keeps at most: none where the number is free."""
         self._special = np.zeros((0, 1), np.int64)
         """The tokens that a search does not merely append [searches, most of any search]."""
-        self._all_special = frozenset[int]()
-        """Of all searches."""
         self._careful = np.zeros(0, np.bool_)
         """Searches that may be over after any step."""
         self._rows = np.zeros((0, 1), np.intp)
@@ -58,10 +62,10 @@ class BeamRows:
         """-sum(log p) of each hypothesis, infinite where there is none."""
         self._live = np.zeros((0, 1), np.bool_)
         """Where there is one."""
-        self._all = np.zeros((0, 1), np.intp)
-        """The numbers [searches, 1]."""
         self._plain = False
         """Every search has as many hypotheses as there is room for."""
+        self._steady = False
+        """Every search has as many hypotheses as it keeps at most."""
         self._banks = Banks()
         """Of those whose hypotheses must have some phrases."""
         self._paths = Paths()
@@ -77,11 +81,9 @@ class BeamRows:
 
         None: a search is not as wide as it may become, or what it chooses from is not what the model found.
         """
-        if self._outlook is None:
-            plain = not (self._banks or self._groups.waves)
-            if plain and (self._counts == self._wanted).all():
-                never = np.unique(self._special)
-                self._outlook = Outlook(self._counts[self._counts > 0], never[never != NO_TOKEN], self._costs_of_rows)
+        if self._outlook is None and self._steady and not (self._banks or self._groups.waves):
+            never = np.unique(self._special)
+            self._outlook = Outlook(self._counts[self._counts > 0], never[never != NO_TOKEN], self._costs_of_rows)
         return self._outlook
 
     def search(self, row: int, decoding: Decoding, rules: TargetRules) -> int:
@@ -91,38 +93,63 @@ class BeamRows:
         else:
             number, *others = (self._enter(BeamGroup(decoding, rules), rules) for _ in range(groups))
             self._groups.begin((number, *others), decoding.diversity_penalty)
-        self._counts[number] = 1
+        self._counts[number], self._steady = 1, False
         self._rows[number, 0], self._costs[number, 0], self._live[number, 0] = row, 0.0, True
         return number
 
-    def advance(self, found: Found) -> dict[int, tuple[Hypothesis, ...]]:
-        """Makes a step of every search, which leaves `parents` and `tokens`.
+    def append(self, found: Found) -> None:
+        """Makes a step of every search, which leaves `parents` and `tokens` unless something is `unsettled`."""
+        if self._groups.new:
+            self._share_rows()
+        beams = Beams(self._rows, self._costs, self._wanted, self._special)
+        self._extended = extended = self._extend(found, beams)
+        self.unsettled = bool(
+            extended.unusual
+            or not self._steady
+            or 1 in self._careful.tobytes()  # of so few, quicker than to ask NumPy for any
+            or self._paths.steps + 1 >= self._due
+            or self._groups.waves
+            or self._banks
+        )
+        if not self.unsettled:
+            self.resized = {}
+            self._go_on(extended.step, extended.rows)
 
-        Returns what was found by those that are over, whose numbers are free again. Nothing was, where the model's
-        numbers are not finite.
+    def settle(self, found: Found) -> dict[int, tuple[Hypothesis, ...]]:
+        """Sees to what is special in the step that was appended last.
+
+        Returns what was found by the searches that are over, whose numbers are free again. Nothing was, where the
+        model's numbers are not finite.
         """
-        self._share_rows()
+        assert self._extended is not None
+        step, broken = self._extended.step, self._broken(found)
         ranking = Ranking(self._costs, found.token_ids[self._rows], found.log_probs[self._rows])
-        step, broken = ranking.best(self._all), self._broken(found)
+        special = {*self._extended.unusual, *np.flatnonzero(self._careful).tolist()}
         if self._banks:
             numbers = self._banks.numbers
             lengths = np.array([self._paths.length(number) for number in numbers.tolist()])
             self._banks.rank(found, self._rows[numbers], self._costs[numbers], lengths)
             self._banks.choose(step)
-        over = self._go_on(ranking, step, broken)
+            special |= self._to_treat(step)
+        over = self._choose(ranking, step, special, broken)
         if self._banks:
             self._banks.go_on(step)
-        self._paths.go_on(step)
-        self._costs, rows = step.costs, self._rows[self._all, step.parents]
-        self.parents, self.tokens = self._of_live(rows), self._of_live(step.tokens)
+        self._go_on(step, np.take_along_axis(self._rows, step.parents, 1))
+        self.unsettled = False
         return {number: self._results(number, number in broken) for number in over}
+
+    def _go_on(self, step: Step, rows: NDArray[np.intp]) -> None:
+        """The hypotheses are those of a step, which continue these rows."""
+        self._paths.go_on(step)
+        self._costs = step.costs
+        self.parents, self.tokens = self._of_live(rows), self._of_live(step.tokens)
 
     def _costs_of_rows(self) -> NDArray[np.float64]:
         return self._of_live(self._costs)
 
     def _of_live(self, of_all: NDArray[T]) -> NDArray[T]:
-        """A copy of [searches, hypotheses] without those that there are none of: as the rows are ordered."""
-        return of_all.flatten() if self._plain else of_all[self._live]
+        """[searches, hypotheses] without those that there are none of: as the rows are ordered."""
+        return of_all.ravel() if self._plain else of_all[self._live]
 
     def stay(self, fed: NDArray[np.int64]) -> None:
         """Every hypothesis goes on as it is. fed: what each row of the batch is fed next."""
@@ -174,24 +201,25 @@ class BeamRows:
             self._rows[others, 0], self._costs[others, 0] = self._rows[first, 0], 0.0
         self._groups.new.clear()
 
-    def _go_on(self, ranking: Ranking, step: Step, broken: Collection[int]) -> list[int]:
+    def _choose(self, ranking: Ranking, step: Step, special: set[int], broken: Collection[int]) -> list[int]:
         """Mends a step where it is not the best of all candidates that live on. Returns the searches that are over.
 
-        broken: those of which the model's numbers are not finite
+        special: where something ends, or cannot be; broken: those of which the model's numbers are not finite
         """
         due = self._at_their_limit() if self._paths.steps + 1 >= self._due else []
         counts = self._wanted.copy()
         if broken:
             counts[list(broken)] = 0
-        mended = self._mend(step, counts, ranking, {*self._to_treat(step), *due} - self._groups.later)
+        self._mend(step, counts, ranking, {*special, *due} - self._groups.later)
         for wave in self._groups.waves:
             wave.charge(ranking, step, self._wanted)
-            some = {*self._to_treat(step), *due}.intersection(wave.numbers.tolist())
-            mended = self._mend(step, counts, ranking, some) or mended
+            self._mend(step, counts, ranking, {*self._to_treat(step), *due}.intersection(wave.numbers.tolist()))
         self.resized = {}
-        return self._resize(step, counts) if mended or broken or not self._plain else []
+        over = [] if np.array_equal(counts, self._counts) else self._resize(counts)
+        step.costs[~self._live] = np.inf
+        return over
 
-    def _mend(self, step: Step, counts: NDArray[np.intp], ranking: Ranking, searches: Collection[int]) -> bool:
+    def _mend(self, step: Step, counts: NDArray[np.intp], ranking: Ranking, searches: Collection[int]) -> None:
         """Lets some searches themselves say what becomes of their hypotheses, and how many they are."""
         for number in searches:
             if counts[number]:
@@ -201,16 +229,14 @@ class BeamRows:
                 step.tokens[number, len(chosen) :] = NO_TOKEN
                 for place, child in enumerate(chosen):
                     step.costs[number, place], step.parents[number, place], step.tokens[number, place] = child
-        return bool(searches)
 
-    def _resize(self, step: Step, counts: NDArray[np.intp]) -> list[int]:
+    def _resize(self, counts: NDArray[np.intp]) -> list[int]:
         """Every search has so many hypotheses from now on. Returns those that are over."""
         self._outlook = None
         changed = self._groups.firsts(np.flatnonzero(counts != self._counts).tolist())
         self._wanted[counts == 0] = 0
-        self._counts, self._live = counts, np.arange(step.costs.shape[1]) < counts[:, None]
-        step.costs[~self._live] = np.inf
-        self._plain = bool((counts == step.costs.shape[1]).all())
+        self._counts, self._live = counts, np.arange(self._live.shape[1]) < counts[:, None]
+        self._compare_counts()
         live = {number: sum(counts[list(self._groups.of(number))].tolist()) for number in changed}
         self.resized = {number: count for number, count in live.items() if count}
         return [number for number, count in live.items() if not count]
@@ -223,13 +249,9 @@ class BeamRows:
         some = self._groups.firsts(np.flatnonzero((rows[self._rows] & self._live).any(1)).tolist())
         return frozenset(group for number in some for group in self._groups.of(number))
 
-    def _to_treat(self, step: Step) -> list[int]:
+    def _to_treat(self, step: Step) -> set[int]:
         """Searches in which something ends, cannot be, or is decided. A few others do not harm."""
-        plain = self._all_special.isdisjoint(step.tokens.ravel().tolist()) and inf not in step.costs[:, -1].tolist()
-        if plain and 1 not in self._careful.tobytes():  # so it is at most steps, and lists are quicker asked
-            return []
-        special = (step.tokens[:, :, None] == self._special[:, None, :]).reshape(len(step.costs), -1).any(1)
-        return np.flatnonzero(special | self._careful | (step.costs[:, -1] == np.inf)).tolist()
+        return {*special_searches(step, self._wanted, self._special), *np.flatnonzero(self._careful).tolist()}
 
     def _advance(self, number: int, ranking: Ranking) -> Sequence[Extension]:
         search, length = self._search(number), self._paths.length(number)
@@ -276,7 +298,6 @@ class BeamRows:
         searches = [search for search in self._searches if search is not None]
         count, width = len(self._searches), max((search.num_beams for search in searches), default=1)
         special = max((len(search.end_ids) + len(search.suppressed) for search in searches), default=1)
-        self._all_special = frozenset(chain(*(search.end_ids | search.suppressed for search in searches)))
         constrained = {number: one for number, one in enumerate(self._searches) if one and one.constrained}
         self._banks.fit(constrained, width)
         self.ask = Ask(max((search.candidates for search in searches), default=1), named=bool(constrained))
@@ -286,7 +307,12 @@ class BeamRows:
         self._rows = _fitted(self._rows, (count, width), 0)
         self._costs = _fitted(self._costs, (count, width), np.inf)
         self._live = _fitted(self._live, (count, width), False)
-        self._all, self._plain, self._outlook = np.arange(count)[:, None], False, None
+        self._outlook = None
+        self._compare_counts()
+
+    def _compare_counts(self) -> None:
+        self._plain = bool((self._counts == self._costs.shape[1]).all())
+        self._steady = bool((self._counts == self._wanted).all())
 
 
 def _equal(tokens: Sequence[int]) -> bool:

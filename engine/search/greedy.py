@@ -129,6 +129,7 @@ class GreedyRows:
 
     def settle(self, found: Found) -> list[int]:
         """Sees to what is special in the step that was appended last. Returns the rows whose search is over."""
+        self.unsettled = False
         over = [] if self._met is None else self._treat(np.flatnonzero(self._met.any(1)).tolist(), found)
         if self._opening:
             over = self._open(over, found)

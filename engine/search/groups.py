@@ -82,7 +82,7 @@ class Wave(NamedTuple):
         there = np.arange(step.tokens.shape[1]) < sizes[self.before, None]
         chosen = np.where(there, step.tokens[self.before], NO_TOKEN)
         ranking.charge(self.numbers, chosen.reshape(len(self.numbers), -1), self.penalties)
-        for part, mended in zip(step, ranking.best(self.numbers[:, None]), strict=True):
+        for part, mended in zip(step, ranking.best(self.numbers), strict=True):
             part[self.numbers] = mended
 
 

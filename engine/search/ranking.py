@@ -31,17 +31,14 @@ class Ranking:
         searches, self._width, self._columns = tokens.shape
         self._tokens = tokens.reshape(searches, -1)
         self._costs = (costs[:, :, None] - log_probs).reshape(searches, -1)
-        # Of equal ones it is the better parent's that is first, then the better token's.
-        self._order = self._costs.argsort(1, kind="stable")
 
     def best(self, searches: NDArray[np.intp]) -> Step:
         """As many of each of some searches as there may be hypotheses.
 
-        searches: their numbers [some, 1]
+        searches: their numbers [some]
         """
-        best = self._order[searches[:, 0], : self._width]
-        flat = best + searches * self._order.shape[1]  # half the time of two indices
-        return Step(best // self._columns, self._tokens.take(flat), self._costs.take(flat))
+        best = self._order(self._costs[searches])[:, : self._width]
+        return Step(best // self._columns, self._tokens[searches[:, None], best], self._costs[searches[:, None], best])
 
     def charge(self, searches: NDArray[np.intp], tokens: NDArray[np.int64], penalties: NDArray[np.float64]) -> None:
         """Makes tokens dearer for some searches, each as often as it is given.
@@ -50,12 +47,16 @@ class Ranking:
         """
         times = (self._tokens[searches, :, None] == tokens[:, None, :]).sum(2)
         self._costs[searches] += penalties * times
-        self._order[searches] = self._costs[searches].argsort(1, kind="stable")
 
     def of(self, number: int, live: int) -> Iterator[Extension]:
         """All of one search with so many live hypotheses."""
         tokens, costs = self._tokens[number], self._costs[number]
-        for place in self._order[number].tolist():
+        for place in self._order(costs).tolist():
             parent = place // self._columns
             if parent < live:
                 yield Extension(costs.item(place), parent, tokens.item(place))
+
+    @staticmethod
+    def _order(costs: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Of equal ones it is the better parent's that is first, then the better token's [..., candidates]."""
+        return costs.argsort(-1, kind="stable")

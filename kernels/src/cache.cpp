@@ -1,29 +1,15 @@
-// Functions that the engine calls by ctypes, on the memory of its caches (kernels/library.py). They return null, or
-// what is wrong, in memory of the thread that holds until the next call.
+// Functions that the engine calls by ctypes, on the memory of its caches (kernels/library.py).
+#include <algorithm>
 #include <cstring>
-#include <string>
 #include <vector>
 
+#include "calls.h"
 #include "compute/table.h"
 #include "counters.h"
 #include "ort/refuse.h"
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
-
 namespace dragoman {
 namespace {
-
-template <class Function>
-const char* told(Function&& function) {
-  static thread_local std::string message;
-  try {
-    function();
-    return nullptr;
-  } catch (const std::exception& error) {
-    message = error.what();
-    return message.c_str();
-  }
-}
 
 void expect_slot(int64_t slot, int64_t slots) {
   if (slot < 0 || slot >= slots) refuse("slot ", slot, " of ", slots);
@@ -58,27 +44,77 @@ EXPORTED const char* dragoman_store_source(const Buffer* b, const float* cross, 
   });
 }
 
-EXPORTED const char* dragoman_copy_rows(const Buffer* b, const int32_t* sources, const int32_t* targets,
-                                        const int32_t* lengths, int64_t rows, int64_t* copied) {
+// The rows of a running batch, as kernels/library.py declares them. The slots behind those of live rows are free.
+struct Rows {
+  int64_t room, live;
+  int32_t *positions, *slots, *source_slots, *source_lengths;  // [room]
+};
+
+namespace {
+
+// The first positions of a slot, in whole blocks; a state has but one. Returns the bytes.
+int64_t copy_slot(const Buffer& b, int32_t source, int32_t target, int64_t positions) {
+  if (b.capacity == 1) positions = 1;
+  if (positions < 0 || positions > b.capacity) refuse(positions, " positions of a capacity of ", b.capacity);
+  const int64_t places = std::min((positions + 15) / 16 * 16, b.capacity);
+  const int64_t bytes = places * b.head_dim * b.element, head = b.capacity * b.head_dim * b.element;
+  for (int64_t t = 0; t < b.tensors; t++)
+    for (int64_t h = 0; h < b.heads; h++)
+      std::memcpy(b.slot(t, target) + h * head, b.slot(t, source) + h * head, (size_t)bytes);
+  return b.tensors * b.heads * bytes;
+}
+
+// The slot of each child: its parent's for the first one, a free one for every other.
+std::vector<int32_t> slots_of(const Rows& rows, const int64_t* parents, int64_t count) {
+  std::vector<bool> taken(rows.room), has_child(rows.live);
+  std::vector<int32_t> slots(rows.room, -1);
+  for (int64_t child = 0; child < count; child++) {
+    const int64_t parent = parents[child];
+    if (has_child[parent]) continue;
+    has_child[parent] = true;
+    slots[child] = rows.slots[parent];
+    taken[slots[child]] = true;
+  }
+  int32_t free = 0;
+  for (int32_t& slot : slots) {
+    if (slot >= 0) continue;
+    while (taken[free]) free++;
+    slot = free++;
+  }
+  return slots;
+}
+
+}  // namespace
+
+// Row i continues old row parents[i]: with its slot, or with a copy. `done`: the rows that were copied, the bytes, and
+// the most positions of a row.
+EXPORTED const char* dragoman_take_rows(Rows* rows, const int64_t* parents, int64_t count, const Buffer* buffers,
+                                        int64_t buffer_count, int64_t* done) {
   return told([&] {
-    *copied = 0;
-    for (int64_t r = 0; r < rows; r++) {
-      expect_slot(sources[r], b->slots);
-      expect_slot(targets[r], b->slots);
-      if (lengths[r] < 0 || lengths[r] > b->capacity) refuse("length ", lengths[r], " of a capacity of ", b->capacity);
+    if (count > rows->room) refuse(count, " rows, where there is room for ", rows->room);
+    for (int64_t i = 0; i < rows->room; i++) expect_slot(rows->slots[i], rows->room);
+    for (int64_t b = 0; b < buffer_count; b++)
+      if (buffers[b].slots < rows->room) refuse(rows->room, " rows of a cache with ", buffers[b].slots, " slots");
+    for (int64_t child = 0; child < count; child++)
+      if (parents[child] < 0 || parents[child] >= rows->live) refuse("row ", parents[child], " of ", rows->live);
+    const std::vector<int32_t> slots = slots_of(*rows, parents, count);
+    done[0] = done[1] = done[2] = 0;
+    std::vector<int32_t> old(rows->positions, rows->positions + rows->live);
+    for (int64_t child = 0; child < count; child++) {
+      const int64_t parent = parents[child];
+      rows->positions[child] = old[parent];
+      done[2] = std::max<int64_t>(done[2], old[parent]);
+      if (slots[child] == rows->slots[parent]) continue;
+      done[0]++;
+      for (int64_t b = 0; b < buffer_count; b++)
+        done[1] += copy_slot(buffers[b], rows->slots[parent], slots[child], old[parent]);
     }
-    std::vector<bool> is_source(b->slots);
-    for (int64_t r = 0; r < rows; r++) is_source[sources[r]] = true;
-    for (int64_t r = 0; r < rows; r++)
-      if (is_source[targets[r]]) refuse("slot ", targets[r], " is a target and a source");
-    for (int64_t t = 0; t < b->tensors; t++)
-      for (int64_t r = 0; r < rows; r++) {
-        const int64_t whole = (lengths[r] + 15) / 16 * 16, places = whole < b->capacity ? whole : b->capacity;
-        const int64_t bytes = places * b->head_dim * b->element, head = b->capacity * b->head_dim * b->element;
-        for (int64_t h = 0; h < b->heads; h++)
-          std::memcpy(b->slot(t, targets[r]) + h * head, b->slot(t, sources[r]) + h * head, (size_t)bytes);
-        *copied += b->heads * bytes;
-      }
+    for (int32_t* numbers : {rows->source_slots, rows->source_lengths}) {
+      old.assign(numbers, numbers + rows->live);
+      for (int64_t child = 0; child < count; child++) numbers[child] = old[parents[child]];
+    }
+    std::copy(slots.begin(), slots.end(), rows->slots);
+    rows->live = count;
   });
 }
 

@@ -137,7 +137,9 @@ class Searched:
         return Found(tokens, -np.sort(self.random.exponential(1.0, (rows, 8)).astype(np.float32)))
 
     def advance(self, found: Found) -> None:
-        assert not self.beams.advance(found)
+        self.beams.append(found)
+        if self.beams.unsettled:
+            assert not self.beams.settle(found)
         self.rows.advance()
         parents = self.beams.parents.copy()
         self.beams.place(np.arange(len(parents)))

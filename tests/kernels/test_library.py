@@ -109,41 +109,6 @@ def test_a_source_that_does_not_fit(library: Library) -> None:
             library.store_source(cross, tensors, slot)
 
 
-def test_rows_are_copied_in_whole_blocks(library: Library) -> None:
-    memory = np.random.default_rng(0).standard_normal((4, 9, 2, 48, 8)).astype(np.float32)
-    tensors, before = memory[:, :6], memory.copy()
-    copied = library.copy_rows(tensors, *(np.array(row, np.int32) for row in ([1, 1, 3], [0, 2, 5], [17, 48, 1])))
-    assert copied == 4 * 2 * (32 + 48 + 16) * 8 * 4
-    expected = before.copy()
-    for source, target, places in ((1, 0, 32), (1, 2, 48), (3, 5, 16)):
-        expected[:, target, :, :places] = before[:, source, :, :places]
-    np.testing.assert_array_equal(memory, expected)
-
-
-def test_states_are_copied_whole(library: Library) -> None:
-    states = np.arange(2 * 4 * 5, dtype=np.float32).reshape(2, 4, 1, 1, 5)
-    before = states.copy()
-    assert library.copy_rows(states, *(np.array(row, np.int32) for row in ([3], [0], [40]))) == 2 * 5 * 4
-    np.testing.assert_array_equal(states[:, 0], before[:, 3])
-
-
-@pytest.mark.parametrize(
-    ("sources", "targets", "lengths", "said"),
-    [
-        ([0], [4], [1], "slot 4 of 4"),
-        ([-1], [0], [1], "slot -1 of 4"),
-        ([0], [1], [17], "length 17 of a capacity of 16"),
-        ([0, 1], [1, 2], [1, 1], "slot 1 is a target and a source"),
-    ],
-)
-def test_copies_that_are_refused(
-    library: Library, sources: list[int], targets: list[int], lengths: list[int], said: str
-) -> None:
-    tensors = np.zeros((2, 4, 1, 16, 8), np.float32)
-    with pytest.raises(ValueError, match=said):
-        library.copy_rows(tensors, *(np.array(row, np.int32) for row in (sources, targets, lengths)))
-
-
 def test_two_threads_in_one_session(library: Library) -> None:
     layer, linear = OutputLayer("fp32"), Layer(200, 96)
     best, product = layer.node(library), linear.node(library, scale=0.0, zero_point=128)

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 
 from engine.batch.running_batch import RunningBatch
-from engine.decoder import Ask, Decoder, Found, TokenIds
+from engine.decoder import Ask, Decoder, Found, Parents, TokenIds
 from engine.devices.session import CPU
 from engine.observer import Unobserved
 from engine.request import Event, Finished, Translate
@@ -50,7 +50,7 @@ class PrefixCache:
         best = scores.topk(self.wanted)
         return Found(best.indices.numpy(), best.values.numpy())
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         self.rows = [self.rows[parent] for parent in parents]
         return 0
 

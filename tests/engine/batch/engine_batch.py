@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
 from engine.batch.running_batch import RunningBatch
-from engine.decoder import Ask, Found, TokenIds
+from engine.decoder import Ask, Found, Parents, TokenIds
 from engine.devices.session import CPU
 from engine.request import Event, Finished, FinishReason, Hypothesis, Tokens, Translate
 from engine.targets import TargetRules
@@ -95,9 +95,9 @@ class RecordingCache(CopyCache):
         assert all(fed[0] == START for fed in self.fed)
         super().begin_step(token_ids, ask)
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         self.fed = [self.fed[parent] for parent in parents]
-        self.moved += moves(parents, range(len(parents)))
+        self.moved += moves(list(parents), range(len(parents)))
         return super().take(parents)
 
 
@@ -117,7 +117,7 @@ class PrefixCache(RecordingCache):
 class SlotCache(PrefixCache):
     """Its rows have slots: they may be in any order, and only what has a second child is copied."""
 
-    def take(self, parents: Sequence[int]) -> int:
+    def take(self, parents: Parents) -> int:
         assert len(parents) <= MAX_ROWS
         copied = len(parents) - len({*parents})
         self.moved += copied

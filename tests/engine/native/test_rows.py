@@ -7,8 +7,15 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from engine.native.rows import Rows
+from kernels.library import Buffers, LibraryError, open_library
 
 ROWS = 6
+
+
+try:
+    LIBRARY = open_library()
+except LibraryError as error:
+    pytest.skip(str(error), allow_module_level=True)
 
 
 class Slots(RuleBasedStateMachine):
@@ -16,11 +23,12 @@ class Slots(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.rows = Rows(ROWS)
+        self.rows = Rows(ROWS, LIBRARY)
         self.expected: list[tuple[int, list[int]]] = []
         """Of each live row, its source and what it was fed."""
-        self.decoded: list[list[int]] = [[] for _ in range(ROWS)]
+        self.decoded = np.zeros((1, ROWS, 1, 64, 1), np.float32)
         """What was written into each slot."""
+        self.buffers = Buffers([self.decoded])
         self.sources = [0] * ROWS
         self.count = 0
 
@@ -31,7 +39,6 @@ class Slots(RuleBasedStateMachine):
         row = self.rows.join(length)
         assert row == len(self.expected)
         self.sources[self.rows.source_slots[row]] = self.count
-        self.decoded[self.rows.slots[row]] = []
         self.expected.append((self.count, []))
 
     @precondition(lambda self: self.expected)
@@ -39,8 +46,7 @@ class Slots(RuleBasedStateMachine):
     def feed(self) -> None:
         for row, (_, fed) in enumerate(self.expected):
             self.count += 1
-            slot = self.decoded[self.rows.slots[row]]
-            slot[self.rows.positions[row] :] = [self.count]
+            self.decoded[0, self.rows.slots[row], 0, self.rows.positions[row]] = self.count
             fed.append(self.count)
         self.rows.advance()
 
@@ -48,11 +54,7 @@ class Slots(RuleBasedStateMachine):
     @rule(data=st.data())
     def take(self, data: st.DataObject) -> None:
         parents = data.draw(st.lists(st.integers(0, len(self.expected) - 1), max_size=ROWS))
-        copies = self.rows.take(parents)
-        assert len(copies) == len(parents) - len(set(parents))
-        assert not set(copies.sources.tolist()) & set(copies.targets.tolist())
-        for source, target, positions in zip(copies.sources, copies.targets, copies.positions, strict=True):
-            self.decoded[target] = self.decoded[source][:positions]
+        assert self.rows.take(parents, self.buffers).rows == len(parents) - len(set(parents))
         self.expected = [(self.expected[parent][0], list(self.expected[parent][1])) for parent in parents]
 
     @invariant()
@@ -62,7 +64,8 @@ class Slots(RuleBasedStateMachine):
         for row, (source, fed) in enumerate(self.expected):
             assert self.sources[rows.source_slots[row]] == source
             assert rows.positions[row] == len(fed)
-            assert self.decoded[rows.slots[row]][: len(fed)] == fed
+            assert self.decoded[0, rows.slots[row], 0, : len(fed), 0].tolist() == fed
+        assert rows.furthest == max((len(fed) for _, fed in self.expected), default=rows.furthest)
 
     @invariant()
     def every_slot_is_somewhere_once(self) -> None:
@@ -74,7 +77,7 @@ TestSlots.settings = settings(max_examples=60, stateful_step_count=25)
 
 
 def opened(lengths: list[int]) -> Rows:
-    rows = Rows(ROWS)
+    rows = Rows(ROWS, LIBRARY)
     for length in lengths:
         rows.join(length)
     return rows
@@ -84,7 +87,7 @@ def test_leaving_copies_nothing_and_moves_no_memory() -> None:
     rows = opened([3, 1, 4, 1, 5])
     arrays = rows.ids, rows.positions, rows.slots, rows.source_slots, rows.source_lengths
     addresses = [array.ctypes.data for array in arrays]
-    assert len(rows.take([0, 4, 2])) == 0
+    assert rows.take([0, 4, 2]).rows == 0
     assert rows.slots[:3].tolist() == [0, 4, 2]
     assert rows.source_lengths[:3].tolist() == [3, 5, 4]
     after = rows.ids, rows.positions, rows.slots, rows.source_slots, rows.source_lengths
@@ -94,10 +97,7 @@ def test_leaving_copies_nothing_and_moves_no_memory() -> None:
 def test_only_a_second_child_is_copied() -> None:
     rows = opened([3, 1])
     rows.positions[:2] = 7, 9
-    copies = rows.take([1, 0, 1, 1])
-    assert copies.sources.tolist() == [1, 1]
-    assert copies.targets.tolist() == [2, 3]
-    assert copies.positions.tolist() == [9, 9]
+    assert rows.take([1, 0, 1, 1]) == (2, 0, 9)
     assert rows.slots[:4].tolist() == [1, 0, 2, 3]
     assert rows.source_slots[:4].tolist() == [1, 0, 1, 1]
 
@@ -121,8 +121,8 @@ def test_arrays_serve_as_parents_too() -> None:
 
 def test_nothing_and_everything_are_taken() -> None:
     rows = opened([3, 1, 4])
-    assert len(rows.take([0, 1, 2])) == 0
-    assert len(rows.take([])) == 0
+    assert rows.take([0, 1, 2]).rows == 0
+    assert rows.take([]) == (0, 0, 0)
     assert rows.live == 0
     assert rows.longest_source == 0
 

@@ -101,7 +101,8 @@ class BeamAlone:
         self.ask = self._rows.ask
 
     def advance(self, found: Found) -> Children:
-        over = self._rows.advance(found)
+        self._rows.append(found)
+        over = self._rows.settle(found) if self._rows.unsettled else {}
         self._hypotheses = over.get(self._number, ())
         children = list(zip(self._rows.parents.tolist(), self._rows.tokens.tolist(), strict=True))
         assert bool(over) != bool(children)

@@ -124,7 +124,9 @@ def test_a_search_that_has_not_begun_waits_in_its_one_row() -> None:
     while not over:
         scores = model(prefixes)
         ids = [top(row, rows.ask.best) for row in scores]
-        over = rows.advance(found(ids, [[row[token] for token in of] for row, of in zip(scores, ids, strict=True)]))
+        step = found(ids, [[row[token] for token in of] for row, of in zip(scores, ids, strict=True)])
+        rows.append(step)
+        over = rows.settle(step)
         prefixes = [
             (*prefixes[parent], token)
             for parent, token in zip(rows.parents.tolist(), rows.tokens.tolist(), strict=True)

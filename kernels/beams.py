@@ -1,0 +1,144 @@
+"""The steps of beam searches, by the built library."""
+
+import ctypes
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kernels.library import Library
+
+STEPS = 32
+"""Memory is made for so many at once."""
+
+
+class _BeamStep(ctypes.Structure):
+    """A step, as src/beams.cpp declares it."""
+
+    _fields_ = (
+        ("searches", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("rows", ctypes.c_int64),
+        ("candidates", ctypes.c_int64),
+        ("specials", ctypes.c_int64),
+        ("token_ids", ctypes.c_void_p),
+        ("log_probs", ctypes.c_void_p),
+        ("row", ctypes.c_void_p),
+        ("costs", ctypes.c_void_p),
+        ("wanted", ctypes.c_void_p),
+        ("special", ctypes.c_void_p),
+        ("parents", ctypes.c_void_p),
+        ("tokens", ctypes.c_void_p),
+        ("parent_rows", ctypes.c_void_p),
+        ("next_costs", ctypes.c_void_p),
+        ("unusual", ctypes.c_void_p),
+        ("unusual_searches", ctypes.c_int64),
+    )
+
+
+class ExtendedBeams(NamedTuple):
+    """What a step makes of hypotheses: the first four [searches, width]. Where there is none, it costs infinitely."""
+
+    parents: NDArray[np.int64]
+    """Which hypothesis of its search each extends, 0 being the best."""
+    tokens: NDArray[np.int64]
+    """By what. -2 where there is none."""
+    costs: NDArray[np.float64]
+    """-sum(log p) with that token."""
+    rows: NDArray[np.int64]
+    """The row of that hypothesis."""
+    unusual: list[int]
+    """The searches with a special token among these, with fewer of them than wanted, or with numbers that are none."""
+
+
+class BeamSteps:
+    """Makes them for one running batch.
+
+    What it is given is looked at where it is another array than at the step before: to ask a few arrays where they are
+    takes longer than the step.
+    """
+
+    def __init__(self, library: Library) -> None:
+        self._library = library
+        self._step = _BeamStep()
+        self._pointer = ctypes.pointer(self._step)
+        none = np.zeros((0, 0), np.int64)
+        self._candidates: tuple[NDArray[np.int64], NDArray[np.float32]] = none, none.astype(np.float32)
+        self._rows, self._special, self._wanted = none, none, np.zeros(0, np.int64)
+        self._costs = none.astype(np.float64)
+        self._unusual = np.zeros(0, np.uint8)
+        self._memory = np.zeros((0, 4, 0, 0), np.int64)
+        """Of the steps to come [steps, parents and the like, searches, width]."""
+        self._used = 0
+        """So many of them are made."""
+
+    def extend(
+        self,
+        token_ids: NDArray[np.int64],
+        log_probs: NDArray[np.float32],
+        rows: NDArray[np.int64],
+        costs: NDArray[np.float64],
+        wanted: NDArray[np.int64],
+        special: NDArray[np.int64],
+    ) -> ExtendedBeams:
+        """Finds the best extensions of every search's hypotheses; of equal ones the better hypothesis' comes first.
+
+        Args:
+            token_ids: the most probable next tokens of each row [rows, candidates]. -1: the model's numbers are none.
+            log_probs: theirs [rows, candidates].
+            rows: of each hypothesis [searches, width].
+            costs: of each; infinite where there is none [searches, width].
+            wanted: how many extensions of each search live on [searches].
+            special: tokens that a search does not merely append [searches, any].
+
+        Raises:
+            ValueError: there is no such row, more are wanted than the width, or arrays do not fit each other.
+        """
+        step = self._step
+        if token_ids is not self._candidates[0] or log_probs is not self._candidates[1]:
+            self._take_candidates(token_ids, log_probs)
+        if rows is not self._rows or wanted is not self._wanted or special is not self._special:
+            self._take_searches(rows, wanted, special)
+        if costs is not self._costs:
+            step.costs = _address(costs, np.float64, rows.shape)
+        if self._used == len(self._memory):
+            self._memory, self._used = np.empty((STEPS, 4, *rows.shape), np.int64), 0
+            step.parents = _address(self._memory, np.int64, self._memory.shape)
+        else:
+            step.parents += self._memory.strides[0]
+        step.tokens = step.parents + self._memory.strides[1]
+        step.next_costs = step.tokens + self._memory.strides[1]
+        step.parent_rows = step.next_costs + self._memory.strides[1]
+        self._library.extend_beams(self._pointer)
+        parents, tokens, next_costs, of_rows = self._memory[self._used]
+        self._used += 1
+        self._costs, step.costs = next_costs.view(np.float64), step.next_costs
+        unusual = np.flatnonzero(self._unusual).tolist() if step.unusual_searches else []
+        return ExtendedBeams(parents, tokens, self._costs, of_rows, unusual)
+
+    def _take_candidates(self, token_ids: NDArray[np.int64], log_probs: NDArray[np.float32]) -> None:
+        step = self._step
+        step.token_ids = _address(token_ids, np.int64, token_ids.shape)
+        step.log_probs = _address(log_probs, np.float32, token_ids.shape)
+        step.rows, step.candidates = token_ids.shape
+        self._candidates = token_ids, log_probs
+
+    def _take_searches(self, rows: NDArray[np.int64], wanted: NDArray[np.int64], special: NDArray[np.int64]) -> None:
+        step, count = self._step, len(rows)
+        step.row, step.wanted = _address(rows, np.int64, rows.shape), _address(wanted, np.int64, (count,))
+        step.special = _address(special, np.int64, (count, *special.shape[1:]))
+        (step.searches, step.width), step.specials = rows.shape, special.shape[1]
+        if self._memory.shape[2:] != rows.shape:
+            self._memory, self._used = self._memory[:0], 0
+            self._unusual = np.zeros(count, np.uint8)
+            step.unusual = _address(self._unusual, np.uint8, (count,))
+        self._rows, self._wanted, self._special = rows, wanted, special
+
+
+def _address(array: NDArray[Any], dtype: type[np.generic], shape: tuple[int, ...]) -> int:
+    if array.dtype != dtype or array.shape != shape or not array.flags.c_contiguous:
+        raise ValueError(
+            f"an array must be {dtype.__name__} {list(shape)} that lies together, and is {array.dtype} "
+            f"{list(array.shape)}"
+        )
+    return array.ctypes.data
