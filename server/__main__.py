@@ -1,21 +1,9 @@
-"""`python -m server`, or `dragoman serve NAME`: serves packages until a signal.
+"""`python -m server`, or `dragoman serve NAME`: see `server.command`."""
 
-Exit codes: 0 after a signal; 1 after one, if the engine had failed or the end took too long; 2 for settings, a package
-or a device that cannot be used.
-"""
-
+import gc
 import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from itertools import takewhile
-from types import FrameType
-from typing import NoReturn
-
-from models.package.checked import PackageError
-from models.package.home import find, local
-from server.config import PREFIX, ConfigError, load_settings
+from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -23,52 +11,18 @@ def main(arguments: Sequence[str]) -> int:
     # gRPC reads it when it is imported. Each handshake that fails is a line of it, for which all connections wait where
     # nobody reads standard error.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    # NumPy's OpenBLAS starts a thread for every core when it is imported, and all spin for a while. None has work here.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Pydantic would look through the metadata of all that is installed.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "true")
+    # What is imported and loaded stays: the collector would go through all of it again and again. See `server.app`.
+    gc.disable()
     try:
-        with _signals_end_it():
-            settings = load_settings(with_packages(arguments))
-            from server.app import run  # not before: it takes a second, and `--help` and a slip need none of it
+        from server.command import serve  # not before: all of the above is for what it imports
 
-            return run(settings)
-    except ConfigError as error:
-        print(f"python -m server: {error}", file=sys.stderr)
-        return 2
-
-
-@contextmanager
-def _signals_end_it() -> Iterator[None]:
-    """Until the server has handlers of its own. The first process of a container has none, and would miss the signal.
-
-    Where nothing comes to be served, whoever called goes on with those of before.
-    """
-    former = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
+        return serve(arguments)
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Nothing was begun."""
-    os._exit(0)
-
-
-def with_packages(arguments: Sequence[str]) -> list[str]:
-    """Arguments whose first words, up to a flag, name packages: as flags. Raises ConfigError.
-
-    Where nothing says which, it is the only package in $DRAGOMAN_HOME, if there is one; else the default.
-    """
-    names = list(takewhile(lambda one: not one.startswith("-"), arguments))
-    rest = list(arguments[len(names) :])
-    told = any(one.partition("=")[0] in ("--package", "--config") for one in rest)
-    told = told or any(f"{PREFIX}{name}" in os.environ for name in ("PACKAGE", "CONFIG"))
-    try:
-        folders = [find(name) for name in names]
-    except PackageError as error:
-        raise ConfigError(str(error)) from error
-    if not (folders or told) and len(kept := list(local())) == 1:
-        folders = kept
-    return [*rest, *(word for folder in folders for word in ("--package", str(folder)))]
+        gc.enable()
 
 
 if __name__ == "__main__":

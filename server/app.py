@@ -172,6 +172,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             process.enter(State.SERVING)
             gc.freeze()  # what is loaded stays: else the collector goes through it again and again, and all wait
             gc.set_threshold(COLLECT_EVERY)
+            gc.enable()  # it is off while a server starts, for the same reason
             announce(settings, loaded, port, metrics.port)
             if http_port is not None:
                 scheme = "http" if tls is None else "https"

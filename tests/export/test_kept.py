@@ -9,7 +9,7 @@ from export.command import pull, remove, show
 from export.sources.firefox import cache
 from models.package.home import home
 from models.package.manifest import Manifest
-from server.__main__ import with_packages
+from server.command import with_packages
 from server.config import ConfigError, load_settings
 from tests.serving import ZOO
 

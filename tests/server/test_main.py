@@ -1,6 +1,7 @@
 """`python -m server` as a process, with a package that was exported for it."""
 
 import asyncio
+import gc
 import logging
 import re
 import shutil
@@ -32,6 +33,7 @@ from server.__main__ import main
 from server.api.service import SERVICES
 from server.config import Settings
 from tests.fakes import CopyDecoder
+from tests.server_process import server_process
 from tests.serving import eventually, serve_here
 
 ROOT = Path(__file__).parents[2]
@@ -248,6 +250,29 @@ def test_what_needs_no_engine_imports_none(flag: str, told: str) -> None:
     done = subprocess.run([sys.executable, "-c", code, flag], cwd=ROOT, capture_output=True, text=True, check=True)
     assert told in done.stdout
     assert done.stdout.splitlines()[-1] == "False"
+
+
+COLLECTING = """
+import gc, signal, sys
+from server.__main__ import main
+
+def tell(*_):
+    print("collects:", gc.isenabled(), file=sys.stderr, flush=True)
+
+signal.signal(signal.SIGUSR1, tell)
+sys.exit(main(sys.argv[1:]))
+"""
+"""A server that tells whether garbage is collected."""
+
+
+def test_garbage_is_collected_once_it_serves(tiny_package: Package) -> None:
+    with server_process(tiny_package.folder, program=COLLECTING) as server:
+        assert server.process.stderr is not None
+        server.process.send_signal(signal.SIGUSR1)
+        line = next(line for line in server.process.stderr if line.startswith("collects: "))
+        assert line == "collects: True\n"
+    assert main(["--no-such-flag"]) == 2
+    assert gc.isenabled()
 
 
 def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:
