@@ -111,8 +111,9 @@ def serving(module: str, arguments: list[str], port: int | None = None, folder: 
     command = [sys.executable, "-m", module, *arguments, "--port", str(port), "--metrics-port", str(metrics_port)]
     if "--http-port" not in arguments:
         command.append("--no-http")  # its port would be that of another server of the measurement
-    # As where it is installed, its modules are compiled once and not at every start.
+    # As where it is installed, its modules are compiled once and not at every start, and memory is on huge pages.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    environment.setdefault("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")
     leave_at_sigterm()
     started = time.perf_counter()
     process = subprocess.Popen(command, env=environment, cwd=folder)
