@@ -321,11 +321,10 @@ def test_hidden_states_that_are_not_the_graphs_are_refused(copy: Path) -> None:
 
 def test_graphs_that_fail_with_anything_are_refused_with_their_folder(copy: Path) -> None:
     graph = onnx.load(copy / "encoder.onnx", load_external_data=False)
-    for node in [*graph.graph.input, *graph.graph.node]:
-        if isinstance(node, onnx.NodeProto):
-            node.input[:] = ["sizes" if name == "lengths" else name for name in node.input]
-        elif node.name == "lengths":
-            node.name = "sizes"
+    for node in graph.graph.node:
+        node.input[:] = ["sizes" if name == "lengths" else name for name in node.input]
+    [lengths] = [one for one in graph.graph.input if one.name == "lengths"]
+    lengths.name = "sizes"
     onnx.save(graph, copy / "encoder.onnx")
     with pytest.raises(DeviceError, match=rf"{copy}: the graphs do not run \(.*export the checkpoint again"):
         load(Loadable.of(relisted(copy)), CPU, Limits(), kernels="off")

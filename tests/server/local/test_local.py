@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Client, DragomanError, FailedPrecondition, Health
+from dragoman import Client, DragomanError, FailedPrecondition, Health, InvalidArgument
 from dragoman.local import Translator
 from server.catalog.served_model import ServedModel
 from server.loaded import LoadedModel
@@ -57,6 +57,24 @@ CALLS: dict[str, Callable[[Client], Any]] = {
 @pytest.mark.parametrize("name", CALLS)
 def test_answers_are_those_of_a_server(name: str, translator: Translator, client: Client) -> None:
     assert CALLS[name](translator) == CALLS[name](client)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"target_prefix": "Onde é"}, {"return_alternatives": True, "num_return_sequences": 2}]
+)
+def test_a_forced_first_token_is_a_part_of_the_text(translator: Translator, options: dict[str, Any]) -> None:
+    begins = f"Bem {options.get('target_prefix', '')}".strip()
+    found = translator.translate("Where is the station?", forced_bos_token="Bem", **options)
+    assert all(one.text.startswith(begins) for one in found.hypotheses)
+    *deltas, last = translator.stream_translate("Where is the station?", forced_bos_token="Bem", **options)
+    assert "".join(delta.text for delta in deltas) == last.text == found.text
+
+
+def test_a_forced_first_token_before_alternatives_takes_room(translator: Translator) -> None:
+    options: dict[str, Any] = {"forced_bos_token": "Bem", "return_alternatives": True}
+    with pytest.raises(InvalidArgument, match="max_new_tokens is 512; it must be from 1 to 511"):
+        translator.translate("Where is the station?", max_new_tokens=512, **options)
+    assert translator.translate("Where is the station?", min_new_tokens=511, **options).tokens == 511
 
 
 REFUSED: dict[str, Callable[[Client], Any]] = {
