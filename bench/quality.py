@@ -19,7 +19,7 @@ import sacrebleu
 from bench.cpu.sides.ctranslate2 import ComputeType, Ctranslate2
 from bench.cpu.turns import Player
 from bench.cpu.work import Side
-from bench.flags.values import folder_at, package_at, whole
+from bench.flags.values import beams, folder_at, package_at
 from bench.pages.markdown import table
 from bench.process import serving
 from bench.sentences import flores, heldout
@@ -139,7 +139,7 @@ def main() -> None:
     parser.add_argument(
         "packages", nargs="+", type=package_at, metavar="PACKAGE", help="English to Portuguese, or back"
     )
-    parser.add_argument("--num-beams", type=whole, nargs="+", default=[1, 4], metavar="N", help="default: 1 and 4")
+    parser.add_argument("--num-beams", type=beams, nargs="+", default=[1, 4], metavar="N", help="default: 1 and 4")
     parser.add_argument(
         "--ctranslate2", type=folder_at, metavar="CHECKPOINT", help="compare with CTranslate2 in fp32 and int8 too"
     )

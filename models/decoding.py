@@ -195,6 +195,14 @@ class Decoding:
         return () if self.prefix_bias_beta else self.target_prefix
 
     @property
+    def written_prefix(self) -> TokenIds:
+        """What the text of a hypothesis begins with, and its tokens do not.
+
+        A forced first token is one of its tokens, unless a prefix follows it, or alternatives, which differ behind it.
+        """
+        return (*self.forced_bos_token, *self.forced_prefix) if self.forced_prefix or self.return_alternatives else ()
+
+    @property
     def apart(self) -> bool:
         """Each hypothesis is found in a row of its own, as if it were alone: a sample, or an alternative."""
         return self.do_sample or self.return_alternatives

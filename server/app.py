@@ -43,7 +43,7 @@ from server.http import missing_modules
 from server.identity.door import OpenDoor
 from server.identity.entrance import Entrance
 from server.identity.opening import open_door
-from server.identity.reloads import Reloads, Source
+from server.identity.reloads import Reloads
 from server.identity.tls import open_tls, warn_of_exposure
 from server.kserve import service as kserve
 from server.lifecycle import StopSignals, drain, end_process, report_crash
@@ -131,7 +131,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     interceptor = RpcInterceptor(OBSERVED, traffic, calls, entrance)
     credentials = None
     if (tls := open_tls(settings)) is not None:
-        sources.append(Source("tls", tls.files.all, tls.load))
+        sources.append(tls.source)
         credentials = tls.credentials()
         process.describe_certificate(lambda: tls.expiry)
     server, port = open_server(settings, bounds, [interceptor], credentials)

@@ -8,6 +8,7 @@ import ast
 import difflib
 import inspect
 import os
+import re
 import tomllib
 from argparse import Action, ArgumentParser
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -220,6 +221,17 @@ class Settings(BaseSettings):
         """True would be taken for 1."""
         if isinstance(value, bool) and cls.model_fields[str(info.field_name)].annotation is not bool:
             raise PydanticCustomError("truth", "expected another value than true or false")
+        return value
+
+    @field_validator("port", "http_port", mode="before")
+    @classmethod
+    def _one_port(cls, value: object, info: ValidationInfo) -> object:
+        """docker-compose.yml reads these variables, too, and takes ranges for several servers."""
+        if isinstance(value, str) and re.fullmatch(r"\d+-\d+", value):
+            variable = f"{PREFIX}{info.field_name}".upper()
+            raise PydanticCustomError(
+                "range", f"a range of ports is for several servers of docker compose; give one, or unset {variable}"
+            )
         return value
 
     @field_validator("package", "http_hosts", "http_cors", mode="before")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from models.package.checked import PackageError
 from models.package.folder import Package
+from server.catalog.served_model import MOST_BEAMS
 
 
 def package_at(given: str) -> Path:
@@ -43,6 +44,13 @@ def whole(given: str) -> int:
     """A number of things, of which there is one at least."""
     if (value := int(given)) < 1:
         raise argparse.ArgumentTypeError(f"{value} is less than 1")
+    return value
+
+
+def beams(given: str) -> int:
+    """As many as a server takes."""
+    if (value := whole(given)) > MOST_BEAMS:
+        raise argparse.ArgumentTypeError(f"{value} is more than {MOST_BEAMS}, the most that a server takes")
     return value
 
 

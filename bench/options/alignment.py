@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from bench.flags.compared import add_packages, add_turns
-from bench.flags.values import whole
+from bench.flags.values import beams, whole
 from bench.machine.noise import instructions
 from bench.measure import alternate, percentile, seconds
 from bench.pages.markdown import machine, table
@@ -61,7 +61,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.alignment", description=__doc__)
     add_packages(parser)
-    parser.add_argument("--num-beams", type=whole, default=4, metavar="N")
+    parser.add_argument("--num-beams", type=beams, default=4, metavar="N")
     parser.add_argument("--max-new-tokens", type=whole, default=128, metavar="N")
     add_turns(parser, SENTENCES, REPEATS)
     quick = " and ".join(f"--{name} {number}" for name, number in QUICK.items())

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import sacrebleu
 
-from bench.flags.values import package_at, whole
+from bench.flags.values import beams, package_at, whole
 from bench.measure import alternate, seconds
 from bench.pages.markdown import machine, table
 from bench.sentences import flores
@@ -101,7 +101,7 @@ def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(prog="python -m bench.options.constraints", description=__doc__)
     parser.add_argument("package", nargs="?", type=package_at, default=ZOO, metavar="PACKAGE", help="of en-pt")
-    parser.add_argument("--num-beams", type=whole, default=4, metavar="N", help="default: 4")
+    parser.add_argument("--num-beams", type=beams, default=4, metavar="N", help="default: 4")
     parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
     parser.add_argument("--repeats", type=int, default=5, metavar="N", help="turns of each side; 0: no speed")
     chosen = parser.parse_args()

@@ -9,6 +9,7 @@ it refuses.
 import argparse
 import asyncio
 import random
+import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -37,6 +38,8 @@ CONTENTS = 4
 TOGETHER = 48
 """Calls that are kept open to measure capacity."""
 PATIENCE_S = 60.0
+NOTHING = "-"
+"""Where no call was refused."""
 
 
 @dataclass
@@ -50,6 +53,19 @@ class Outcome:
     """Of the calls that were answered in time."""
     refusals_s: list[float] = field(default_factory=list)
     """How long it took to be refused."""
+
+    @property
+    def refused_after(self) -> str:
+        """p50 / p99 of that."""
+        if not self.refusals_s:
+            return NOTHING
+        half, most = (percentile(self.refusals_s, percent) * 1e3 for percent in (50, 99))
+        return f"{half:.1f} / {most:.1f} ms"
+
+    @property
+    def ended(self) -> str:
+        """What calls ended with, and how many of them."""
+        return ", ".join(f"{end} {count}" for end, count in self.ends.most_common())
 
 
 def main() -> None:
@@ -78,14 +94,10 @@ async def measure(server: Server, loads: Sequence[float], seconds: float) -> Non
             outcome = await overload(stub, texts, rate, seconds)
             computed, for_nobody = (now - then for now, then in zip(rows(server), before_load, strict=True))
             after = await capacity(stub, texts, seconds / 2)
-            mean, told = (before + after) / 2, outcome.refusals_s or [float("nan")]
-            ends = ", ".join(f"{end} {count}" for end, count in outcome.ends.most_common())
-            print(
-                f"| {load:g} | {mean:.0f} | {outcome.sent} | {outcome.characters / seconds / mean:.0%} "
-                f"| {for_nobody / max(1, computed):.1%} "
-                f"| {percentile(told, 50) * 1e3:.1f} / {percentile(told, 99) * 1e3:.1f} ms | {ends} |",
-                flush=True,
-            )
+            mean = (before + after) / 2
+            cells = [f"{load:g}", f"{mean:.0f}", str(outcome.sent), f"{outcome.characters / seconds / mean:.0%}"]
+            cells += [f"{for_nobody / max(1, computed):.1%}", outcome.refused_after, outcome.ended]
+            print(f"| {' | '.join(cells)} |", flush=True)
             before = after
 
 
@@ -106,7 +118,7 @@ def characters(request: TranslateRequest) -> int:
 
 
 async def capacity(stub: TranslationServiceStub, texts: Sequence[str], seconds: float) -> float:
-    """Characters a second of callers that wait for each other."""
+    """Characters a second of callers that wait for each other. Ends the process where there are none."""
     draw, ends_s = random.Random(1), time.perf_counter() + seconds
     done = 0
 
@@ -118,13 +130,15 @@ async def capacity(stub: TranslationServiceStub, texts: Sequence[str], seconds: 
             done += characters(asked) * (time.perf_counter() < ends_s)
 
     await asyncio.gather(*(call() for _ in range(TOGETHER)))
+    if not done:
+        sys.exit(f"nothing was answered in {seconds:g} s: give it more --seconds")
     return done / seconds
 
 
 async def overload(stub: TranslationServiceStub, texts: Sequence[str], rate: float, seconds: float) -> Outcome:
     """Calls that come whatever the server does. They cost as little as may be: what can be done before or after is."""
     outcome, draw = Outcome(), random.Random(2)
-    due = arrivals("Poisson", round(rate * seconds), rate, seed=3)
+    due = arrivals("Poisson", max(1, round(rate * seconds)), rate, seed=3)
     requests, errors = [request(texts, draw) for _ in due], list[grpc.RpcError]()
 
     async def call(asked: TranslateRequest) -> None:

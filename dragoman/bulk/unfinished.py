@@ -123,13 +123,20 @@ def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> 
 
 @contextmanager
 def _locked(file: Path, target: Path) -> Iterator[None]:
-    """Raises BulkError."""
+    """Raises WrongUsage where the file system has no locks, and BulkError."""
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise BulkError(f"another run is writing {target}: wait for it, or write to another place") from error
+        except OSError as error:
+            if [*file.parent.iterdir()] == [file]:
+                shutil.rmtree(file.parent)
+            raise WrongUsage(
+                f"{file.parent} cannot be locked ({error.strerror}), and a lock keeps two runs apart: write to a file "
+                "system that has locks, such as this machine's own, and copy what is done"
+            ) from error
         if not _is_at(file, descriptor):
             raise BulkError(f"another run has just ended writing {target}")
         yield

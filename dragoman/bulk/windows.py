@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from dragoman.bulk.errors import WrongUsage
 from dragoman.bulk.once import Asked, Once, Outcome
 from dragoman.bulk.rows import Row
-from dragoman.errors import DragomanError, InvalidArgument, NotFound, is_of_text
+from dragoman.errors import DragomanError, FailedPrecondition, InvalidArgument, NotFound, is_of_text
 
 ROWS, CHARACTERS = 1024, 1024 * 1024
 """Of a window, at most. It is what is lost when a run is killed, and what is sorted."""
@@ -87,14 +87,15 @@ def in_threads(translate: Translate, threads: int) -> Translated:
 
 
 def outcomes_of(translate: Translate, texts: list[str]) -> list[Outcome]:
-    """What becomes of each. Raises WrongUsage where a flag is refused, and DragomanError for what is of no text.
+    """What becomes of each.
 
+    Raises WrongUsage where a flag, a package or a device is refused, and DragomanError for what else is of no text.
     Of several texts the refused one is found by halves: nothing is translated of a call that is refused.
     """
     try:
         return list(translate(texts))
     except DragomanError as error:
-        if isinstance(error, InvalidArgument | NotFound) and not is_of_text(error):
+        if isinstance(error, FailedPrecondition | InvalidArgument | NotFound) and not is_of_text(error):
             raise WrongUsage(str(error)) from error
         if not is_of_text(error):
             raise

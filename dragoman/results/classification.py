@@ -1,6 +1,6 @@
 """Labels of texts and of their tokens."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dragoman.results.translation import Timings
 
@@ -35,6 +35,6 @@ class Classification:
     """Of its tokens, in the order of the text. Empty: the model labels texts, or nothing is to be found."""
     source_tokens: int
     """Special tokens included."""
-    timings: Timings
+    timings: Timings = field(compare=False)
     truncated: bool
     """The end of the text was cut off."""

@@ -13,7 +13,7 @@ class Embedding:
     """All of them, as far as the type they were sent in tells. Empty of "binary"."""
     source_tokens: int
     """Tokens that were encoded: those of the prompt and of the text, special tokens included."""
-    timings: Timings
+    timings: Timings = field(compare=False)
     shape: tuple[int, ...]
     """(values,), or (source_tokens, values) of tokens."""
     truncated: bool

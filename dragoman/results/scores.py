@@ -1,6 +1,6 @@
 """How probable given translations are."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dragoman.results.translation import TargetToken, Timings
 
@@ -29,7 +29,7 @@ class Scores:
     """In the order in which they were given."""
     source_tokens: int
     """Of the text, the end token included."""
-    timings: Timings
+    timings: Timings = field(compare=False)
     """`decode_s` is the time for all translations. There are no steps."""
 
     @property

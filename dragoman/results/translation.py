@@ -1,6 +1,6 @@
 """What a translation is, and all that comes with it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -159,7 +159,7 @@ class Leg:
     source_language: str
     target_language: str
     source_tokens: int
-    timings: Timings
+    timings: Timings = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,14 +178,17 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """The translation of one text. `text`, `score`, `tokens` and `finish_reason` are those of the best hypothesis."""
+    """The translation of one text. `text`, `score`, `tokens` and `finish_reason` are those of the best hypothesis.
+
+    Two are equal that say the same, whatever time they took and whosever decoding they are.
+    """
 
     hypotheses: tuple[Hypothesis, ...]
     """`num_return_sequences` of them, best first."""
     source_tokens: int
     """Tokens of the source text, the end token included."""
-    timings: Timings
-    reuse: Reuse = Reuse.NONE
+    timings: Timings = field(compare=False)
+    reuse: Reuse = field(default=Reuse.NONE, compare=False)
     """Whether the text was decoded for this answer."""
     legs: tuple[Leg, ...] = ()
     """Both translations, if it went by way of a third language. Then `timings` are the sums, and scores are 0."""

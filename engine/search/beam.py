@@ -142,7 +142,7 @@ class BeamSearch:
     def begun(self) -> Progress:
         """What hypotheses have of the phrases when they begin: a prefix may have some."""
         progress = self.phrases.start(())
-        for token in self._decoding.forced_prefix:
+        for token in self._decoding.written_prefix:
             progress = self.phrases.follow(progress, np.array(token))
         return progress
 

@@ -23,15 +23,13 @@ AGAIN = "run the command again"
 
 def get(url: str) -> bytes:
     """What lies at a URL. Raises SourceError."""
-    with _opened(url) as response:
-        return b"".join(_read(response, url))
+    return b"".join(_read(url))
 
 
 def unpack(url: str, file: Path) -> None:
     """Writes what a .gz holds into a new file. Raises SourceError."""
     with TemporaryFile(dir=file.parent) as packed:
-        with _opened(url) as response:
-            packed.writelines(_read(response, url))
+        packed.writelines(_read(url))
         packed.seek(0)
         try:
             with gzip.open(packed) as content, file.open("xb") as target:
@@ -40,8 +38,16 @@ def unpack(url: str, file: Path) -> None:
             raise SourceError(f"{url} cannot be unpacked ({error}): {AGAIN}") from error
 
 
-def _read(response: HTTPResponse, url: str) -> Iterator[bytes]:
-    """In pieces. Raises SourceError where it ends early, or is not what the storage says it is."""
+def _read(url: str) -> Iterator[bytes]:
+    """In pieces. Raises SourceError, also where it ends early, or is not what the storage says it is.
+
+    What fails with a piece outside, such as a full disk, is no fault of the connection, and stays what it is.
+    """
+    with _opened(url) as response:
+        yield from _checked(response, url)
+
+
+def _checked(response: HTTPResponse, url: str) -> Iterator[bytes]:
     # Google's storage tells the MD5 of what it sends: no secret, but enough against accidents.
     digest, count = hashlib.md5(usedforsecurity=False), 0
     while data := response.read(CHUNK):

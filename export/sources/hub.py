@@ -39,6 +39,7 @@ MODULE = (*SETTINGS, "sentence_*_config.json", *TOKENIZER)
 WEIGHTY = ("Transformer", "Dense")
 """The modules that have some."""
 CHECK = "check the connection, and HF_ENDPOINT if it is set"
+GO_ON = "Run the command again: it goes on where it stopped"
 
 
 def fetch(name: str, tell: Tell) -> Fetched:
@@ -194,8 +195,10 @@ def _explain(error: BaseException, repository: str, revision: str) -> str:
             return f"{hub} answers {status}: {log_in if status in (401, 403) else 'try again later'}"
         case LocalEntryNotFoundError() | HTTPError():
             return f"{hub} cannot be reached, and the cache lacks files of it ({_reason(error)}): {CHECK}"
+        case OSError(errno=int()):  # the disk's, which says what, and not always where
+            return f"{error.filename or constants.HF_HUB_CACHE}: {error.strerror}. {GO_ON}"
         case _:
-            return f"{_reason(error)}. Run the command again: it goes on where it stopped"
+            return f"{_reason(error)}. {GO_ON}"
 
 
 def _reason(error: BaseException) -> str:

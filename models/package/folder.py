@@ -33,6 +33,7 @@ from models.package import format1
 from models.package.checked import EXPORT_AGAIN, PackageError, check
 from models.package.graph_files import GraphFiles
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
+from models.package.outputs import check_outputs
 from models.package.shortlist import Shortlist, ShortlistError
 from models.tokenizers.spec import open_tokenizer
 from models.tokenizers.tokenizer import Tokenizer
@@ -124,15 +125,21 @@ class Package:
 
     def graphs(self) -> GraphFiles:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""
-        spec, shortlist = self.manifest.graphs, self.manifest.shortlist
-        if shortlist is None:
-            return GraphFiles(self.folder, spec, None, self.manifest.files, self.manifest.weights)
+        shortlist, files, weights = self._shortlist(), self.manifest.files, self.manifest.weights
+        graphs = GraphFiles(self.folder, self.manifest.graphs, shortlist, files, weights)
+        check_outputs(graphs)
+        return graphs
+
+    def _shortlist(self) -> Shortlist | None:
+        name = self.manifest.shortlist
+        if name is None:
+            return None
         try:
-            table = Shortlist.load(self.folder / shortlist, spec.vocabulary)
+            table = Shortlist.load(self.folder / name, self.manifest.graphs.vocabulary)
         except ShortlistError as error:
             raise PackageError(f"{error}; {EXPORT_AGAIN}") from error
-        self._check_again([shortlist])
-        return GraphFiles(self.folder, spec, table, self.manifest.files, self.manifest.weights)
+        self._check_again([name])
+        return table
 
     def _check_again(self, names: Iterable[str]) -> None:
         """Files that were read after they were checked are as they were: what was read is what is signed."""

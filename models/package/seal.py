@@ -48,7 +48,7 @@ def public_key(file: Path) -> "Ed25519PublicKey":
     from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
     try:
-        key = load_pem_public_key(_short(file))
+        key = load_pem_public_key(_kept(file))
     except (ValueError, UnsupportedAlgorithm) as error:
         raise SealError(f"{file} is no public key ({error}); {_make('pkey -pubout')}") from error
     if not isinstance(key, Ed25519PublicKey):
@@ -75,11 +75,18 @@ def check_seal(package: Package, key: "Ed25519PublicKey") -> None:
     try:
         if hashlib.sha256(manifest).hexdigest() != package.sha256:
             raise InvalidSignature
-        key.verify(base64.b64decode(_short(file)), manifest)
+        key.verify(base64.b64decode(_kept(file)), manifest)
     except (InvalidSignature, ValueError) as error:
         raise SealError(
             f"{file} is no signature of this package by this key: take the package from its maker"
         ) from error
+
+
+def _kept(file: Path) -> bytes:
+    """Of a file that is read again with each new version of a package."""
+    if file.is_fifo():  # nobody may ever write to it
+        raise SealError(f"{file} is a pipe; put a file in its place")
+    return _short(file)
 
 
 def _short(file: Path) -> bytes:

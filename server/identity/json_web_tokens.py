@@ -19,6 +19,7 @@ from server.config import ConfigError
 from server.errors import InvalidToken
 from server.identity.door import Door, bearer_token
 from server.identity.identity import Credentials, Identity, Scope
+from server.identity.reloads import Source
 from server.identity.tls import is_loopback
 
 log = logging.getLogger(__name__)
@@ -53,22 +54,23 @@ class IssuerKeys:
 
     def __init__(self, place: str, clock: Callable[[], float] = time.monotonic) -> None:
         """Raises ConfigError, but not for an issuer that does not answer: it may later."""
-        self.remote = "://" in place
-        self._place, self._clock = place, clock
+        remote = "://" in place
+        self.source = Source("jwt_keys", [] if remote else [Path(place)], self.load)
+        self._place, self._remote, self._clock = place, remote, clock
         self._keys: Mapping[str, jwt.PyJWK] = {}
         self._asked_s = -ASK_AGAIN_S
         self._asking = asyncio.Lock()
-        if self.remote:
+        if remote:
             _check_url(place)
             self._try()
         else:
-            self.load()
+            self.source.read()
 
     def load(self) -> None:
         """Reads the keys, on any thread. Raises ConfigError, and then keeps those it had."""
         self._asked_s = self._clock()
         try:
-            data = _fetch(self._place) if self.remote else _read(Path(self._place))
+            data = _fetch(self._place) if self._remote else _read(Path(self._place))
             if len(data) > MAX_BYTES:
                 raise ConfigError(f"jwt_keys {self._place} has more than {MAX_BYTES} bytes, the most that are read")
             self._keys = _usable(json.loads(data))

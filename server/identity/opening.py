@@ -22,12 +22,8 @@ def open_door(settings: Settings, know: Know = lambda names: None) -> tuple[Door
     except ImportError as error:
         raise ConfigError(f"jwt_keys is {settings.jwt_keys}, and PyJWT is not installed: {INSTALL}") from error
     keys = IssuerKeys(settings.jwt_keys)
-    files = [] if keys.remote else [Path(settings.jwt_keys)]
     others = door or ListedDoor(Callers(CallersFile()))
-    return JwtDoor(keys, settings.jwt_issuer, settings.jwt_audience, others), [
-        *sources,
-        Source("jwt_keys", files, keys.load),
-    ]
+    return JwtDoor(keys, settings.jwt_issuer, settings.jwt_audience, others), [*sources, keys.source]
 
 
 def _listed(file: Path | None, know: Know) -> tuple[ListedDoor | None, list[Source]]:
@@ -39,5 +35,6 @@ def _listed(file: Path | None, know: Know) -> tuple[ListedDoor | None, list[Sour
         door.callers = read_callers(file)
         know(door.callers.names)
 
-    read()
-    return door, [Source("callers", [file], read)]
+    source = Source("callers", [file], read)
+    source.read()
+    return door, [source]

@@ -12,6 +12,7 @@ import grpc
 
 from server.config import ConfigError, Settings
 from server.identity.certificate import first_expiry
+from server.identity.reloads import Source
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,8 @@ class Tls:
     def __init__(self, files: TlsFiles) -> None:
         """Raises ConfigError."""
         self.files = files
-        self.load()
+        self.source = Source("tls", files.all, self.load)
+        self.source.read()
 
     def load(self) -> None:
         """Reads the files, on any thread. Raises ConfigError, and then keeps what it had."""

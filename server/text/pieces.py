@@ -1,5 +1,6 @@
 """A block in pieces: sentences that a model is asked for, and what stands between them."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -9,6 +10,10 @@ from server.text.placed import UNSPACED, Word, words_of
 from server.text.protected import Glossary, Protected, Wording, protected, worded
 from server.text.sentences import Range, divided, sentences
 from server.translation.targets import TargetText
+
+WIDE = re.compile(r"[\u3001-\u30ff\u3400-\u9fff\uf900-\ufaff\uff01-\uff60]")
+"""Chinese and Japanese, and what they write for punctuation: of scripts without spaces, those that have none between
+sentences either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +74,38 @@ def pieces(
     yield from _between(block, at, len(block.text))
 
 
-def joined(found: Sequence[Sequence[Word]]) -> tuple[list[Word], list[int]]:
-    """The words of all pieces, and which of them is the first of every piece.
+def joined(found: Sequence[Piece], said: Callable[[Piece], Sequence[Word]]) -> tuple[list[Word], list[Range]]:
+    """The words of all pieces, and which of them every piece has: the first, and the place after the last.
 
-    A space goes between sentences of a script without spaces, if they now need one.
+    A space goes between pieces of a script without spaces, if they now need one, and one between sentences goes if
+    they are now of Chinese or Japanese. said: the words of a piece
     """
-    words, firsts = list[Word](), list[int]()
-    for of_piece in found:
-        if words and of_piece and _need_space(words[-1], of_piece[0]):
+    words, places = list[Word](), list[Range]()
+    of_pieces = [said(piece) for piece in found]
+    for place, of_piece in enumerate(of_pieces):
+        after = of_pieces[place + 1] if place + 1 < len(of_pieces) else ()
+        halves = place > 0 and all(isinstance(one, Sentence) for one in found[place - 1 : place + 1])
+        if words and of_piece and _need_space(words[-1], of_piece[0], halves):
             words.append(Word(" ", None))
-        firsts.append(len(words))
-        words += of_piece
-    return words, firsts
+        first = len(words)
+        if not (words and after and _is_needless(words[-1], of_piece, after[0])):
+            words += of_piece
+        places.append((first, len(words)))
+    return words, places
 
 
-def _need_space(before: Word, after: Word) -> bool:
-    ends = not before.raw and before.text[-1:] in (".", "!", "?", ",", ";")
-    return ends and not after.raw and after.text[:1].isalnum() and not UNSPACED.match(after.text)
+def _need_space(before: Word, after: Word, halves: bool) -> bool:
+    """halves: two sentences, or parts of one, that nothing stood between."""
+    if before.raw or after.raw or not after.text[:1].isalnum() or UNSPACED.match(after.text):
+        return False
+    last = before.text[-1:]
+    return last in (".", "!", "?", ",", ";") or (halves and last.isalnum() and not UNSPACED.match(last))
+
+
+def _is_needless(before: Word, between: Sequence[Word], after: Word) -> bool:
+    """Whether a space stands between two characters of Chinese or Japanese, punctuation included."""
+    spaces = "".join(word.text for word in between) == " "
+    return spaces and all(WIDE.match(one) is not None for one in (before.text[-1:], after.text[:1]))
 
 
 def _asked(block: Block, begin: int, end: int, held: Sequence[Protected]) -> Piece:

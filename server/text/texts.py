@@ -169,7 +169,7 @@ def _written(part: Part, found: Sequence[Piece], answers: Answers, rank: int) ->
     """A part with the translation of this rank, from 0, of every sentence in it."""
     if isinstance(part, Copied):
         return part.raw
-    words, _ = joined([_words(one, answers, rank) for one in found])
+    words, _ = joined(found, lambda one: _words(one, answers, rank))
     return marked_up(part, words)
 
 
@@ -189,9 +189,9 @@ def _placed(parts: Parts, answers: Answers) -> Iterator[tuple[Range, Range]]:
         if isinstance(part, Copied):
             source, target = source + len(part.raw), target + len(part.raw)
             continue
-        words, firsts = joined([_words(one, answers, 0) for one in found])
+        words, places = joined(found, lambda one: _words(one, answers, 0))
         ends = [0, *accumulate(len(word.text) for word in words)]
-        for piece, first, last in zip(found, firsts, [*firsts[1:], len(words)], strict=True):
+        for piece, (first, last) in zip(found, places, strict=True):
             if isinstance(piece, Sentence):
                 begin, end = piece.span
                 yield (source + begin, source + end), (target + ends[first], target + ends[last])

@@ -80,8 +80,7 @@ def resolve(options: Options, model: ServedModel, tokenizer: Tokenizer, rules: T
     """
     resolved = model.defaults if not options else _resolved(options, model, tokenizer)
     resolved = without_unknown(resolved, tokenizer)
-    if resolved.forced_prefix:
-        resolved = _with_room(resolved, "max_new_tokens" in options, model, rules)
+    resolved = _with_room(resolved, "max_new_tokens" in options, model, rules)
     if (beta := resolved.prefix_bias_beta) and not resolved.target_prefix:
         raise OptionsConflict("prefix_bias_beta", beta, "target_prefix", "empty", "send one, or no beta")
     _check_forced(resolved)

@@ -110,7 +110,7 @@ class Translator:
         asked = each(ask, partial(check_attention, decoding, model=self.model))
         named = self._named(contents, f" in {reading.source_language}" if goes_on else "")
         with await self._open(named, asked, decoding, reading, goes_on=goes_on) as waiting:
-            writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
+            writer = TargetWriter(self._tokenizer, decoding.written_prefix)
             found = [await self._translation(one, await one.event(), writer, decoding, reading) for one in waiting]
             if decoding.retry_on_guard:
                 careful, pairs = second_try(decoding, self.model), zip(waiting, found, strict=True)
@@ -131,7 +131,7 @@ class Translator:
         ask = self._ask_translation(reading, decoding, no_cache or is_drawn(decoding, options), stream=True)
         asked = each(ask, partial(check_attention, decoding, model=self.model))
         with await self._open({"content": content}, asked, decoding, reading) as [waiting]:
-            text, prefix = TextStream(self._tokenizer), decoding.forced_prefix
+            text, prefix = TextStream(self._tokenizer), decoding.written_prefix
             if prefix and (delta := text.push(prefix)):
                 yield TextDelta(delta)
             while isinstance(event := await waiting.event(), Tokens):
@@ -164,7 +164,7 @@ class Translator:
         vectors_fit = partial(check_size, encoding, model=self.model)
         asked = each(ask, vectors_fit, partial(check_attention, decoding, model=self.model))
         with await self._open(self._named(contents), asked, decoding, reading) as waiting:
-            writer = TargetWriter(self._tokenizer, decoding.forced_prefix)
+            writer = TargetWriter(self._tokenizer, decoding.written_prefix)
             return [await self._both(one, await one.event(), writer, decoding, reading) for one in waiting]
 
     async def encode(self, contents: Sequence[str], options: EncodingOptions) -> list[Embedding]:

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from bench import gpu_check
-from bench.flags.values import file_at, folder_at, new_file, package_at, positive, whole
+from bench.flags.values import beams, file_at, folder_at, new_file, package_at, positive, whole
 from bench.options.before import revisions
 from bench.server.libretranslate import python_of
 from tests.server_process import ROOT, WAIT_S
@@ -38,6 +38,8 @@ with serving("server", ["--package", sys.argv[1], "--workers", "1", "--log-level
         (new_file, ".", ". is a folder: name a file in it"),
         (whole, "0", "0 is less than 1"),
         (whole, "-3", "-3 is less than 1"),
+        (beams, "0", "0 is less than 1"),
+        (beams, "99", "99 is more than 16, the most that a server takes"),
         (positive, "0", "0 is no number above 0"),
         (positive, "nan", "nan is no number above 0"),
         (revisions, "HEAD", "'HEAD' is no BEFORE..AFTER, such as HEAD~1..HEAD"),

@@ -147,7 +147,7 @@ def test_envoy_bounds_what_strangers_may_bring() -> None:
     manager = chain["filters"][0]["typed_config"]
     [host] = manager["route_config"]["virtual_hosts"]
     largest = Settings.model_fields["max_message_bytes"].default
-    assert host["per_request_buffer_limit_bytes"] == transcoder(manager)["max_request_body_size"] == largest
+    assert host["request_body_buffer_limit"] == transcoder(manager)["max_request_body_size"] == largest
     assert listener["per_connection_buffer_limit_bytes"] == cluster["per_connection_buffer_limit_bytes"] == 32768
     assert chain["transport_socket_connect_timeout"] == "10s"
     assert {name: manager[name] for name in ("request_headers_timeout", "request_timeout", "stream_idle_timeout")} == {

@@ -53,9 +53,6 @@ def configuration(port: int, admin_port: int, servers: list[ServerProcess]) -> d
     addresses = [{"address": "127.0.0.1", "port_value": server.port} for server in servers]
     endpoints = [{"endpoint": {"address": {"socket_address": address}}} for address in addresses]
     cluster["load_assignment"]["endpoints"] = [{"lb_endpoints": endpoints}]
-    cluster["type"] = "STATIC"
-    for name in ("dns_lookup_family", "dns_refresh_rate"):
-        del cluster[name]
     for check in cluster["health_checks"]:
         check["interval"] = check["no_traffic_interval"] = "0.1s"
     return envoy
@@ -106,6 +103,15 @@ def envoy(file: Path, servers: list[ServerProcess], faults: dict[str, Any] | Non
         opened.callback(process.kill)
         eventually(lambda: found.healthy() == len(servers))
         yield found
+
+
+def test_no_field_of_it_is_deprecated(tmp_path: Path) -> None:
+    file = tmp_path / "envoy.yaml"
+    file.write_text(json.dumps(configuration(free_port(), free_port(), [])), encoding="utf-8")
+    command = [PROGRAM, "--mode", "validate", "--config-path", file, "-l", "warning"]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert done.returncode == 0
+    assert "deprecated" not in done.stderr
 
 
 @pytest.fixture(scope="module")

@@ -221,6 +221,15 @@ def test_a_wrong_value_is_told_under_the_name_it_was_given_by(monkeypatch: pytes
         load_settings(["--max-rows", "4"])
 
 
+@pytest.mark.parametrize("name", ["port", "http_port"])
+def test_a_range_that_compose_takes_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    variable = f"DRAGOMAN_{name.upper()}"
+    monkeypatch.setenv(variable, "8500-8502")
+    with pytest.raises(ConfigError, match=rf"^{name} is '8500-8502': a range .*; give one, or unset {variable}$"):
+        load_settings([])
+    assert getattr(load_settings([f"--{name.replace('_', '-')}", "8501"]), name) == 8501
+
+
 def test_all_wrong_values_are_told_at_once() -> None:
     with pytest.raises(ConfigError, match=r"--port is '-1'.*; --max-rows is '0'"):
         load_settings(["--port", "-1", "--max-rows", "0"])

@@ -32,7 +32,7 @@ from server.grpc.listeners import open_server
 from server.grpc.rpc import RpcInterceptor
 from server.identity.entrance import Entrance
 from server.identity.opening import open_door
-from server.identity.reloads import Reloads, Source
+from server.identity.reloads import Reloads
 from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import drain
 from server.placement import host_limit
@@ -78,7 +78,7 @@ class EntryServer:
         guards = Traffic.of(settings, bounds), self._calls, Entrance(door, quotas, settings.caller_key)
         credentials = None
         if (tls := open_tls(settings)) is not None:
-            sources.append(Source("tls", tls.files.all, tls.load))
+            sources.append(tls.source)
             credentials = tls.credentials()
             self._process.describe_certificate(lambda: tls.expiry)
         node = ray.util.get_node_ip_address()

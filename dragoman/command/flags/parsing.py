@@ -2,10 +2,14 @@
 
 import argparse
 import difflib
+import sys
 from collections.abc import Iterable, Sequence
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import dragoman
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 N = TypeVar("N", bound=argparse.Namespace)
 
@@ -30,6 +34,13 @@ class Parser(argparse.ArgumentParser):
         if unknown:
             self.error(f"{unknown[0]!r} is not understood; see {self.prog} --help")
         return namespace
+
+    def _print_message(self, message: str, file: "SupportsWrite[str] | None" = None) -> None:
+        """Where standard output takes no help, that is an error, which argparse passes over."""
+        if file is sys.stdout:
+            print(message, end="", flush=True)
+        else:
+            super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
         """Exits the process."""

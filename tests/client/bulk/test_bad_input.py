@@ -1,5 +1,7 @@
 """What is wrong with rows, files and places is told, and what is done stays."""
 
+import errno
+import fcntl
 import sqlite3
 import sys
 from collections.abc import Callable
@@ -194,6 +196,21 @@ def test_a_run_that_has_done_nothing_is_in_nobodys_way(tmp_path: Path) -> None:
     assert [each.name for each in tmp_path.iterdir()] == ["a.txt"]
     Bulk(asked={"num_beams": 4}, keep_going=True).run(source, target)
     assert target.read_text() == "\nA\n"
+
+
+def test_a_file_system_without_locks_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as NFS without its lock daemon."""
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    (tmp_path / "a.txt").write_text("a\n")
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with pytest.raises(WrongUsage, match=r"b\.txt\.unfinished cannot be locked \(No locks available\), and a lock"):
+        Bulk().run(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+    monkeypatch.undo()
+    assert Bulk().run(tmp_path / "a.txt", tmp_path / "b.txt").rows == 1
 
 
 def test_a_target_of_somebody_else_is_not_taken_for_ours(tmp_path: Path) -> None:

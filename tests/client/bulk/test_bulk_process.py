@@ -1,6 +1,7 @@
 """`dragoman bulk` as a process, with the engine: killed, out of room, and a second time."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -135,7 +136,7 @@ def test_with_the_memory_there_is_nothing_left_to_do(source: Path, expected: byt
     done = subprocess.run(
         [*map(str, command), "--num-beams", "4"], cwd=ROOT, timeout=WAIT_S, check=False, capture_output=True, text=True
     )
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "weights.bin" in done.stderr
 
 
@@ -156,6 +157,7 @@ REFUSED = {
     "another model": (["--model", "pt-en"], "a", 2, 'there is no model "pt-en"; the server has en-pt-int8'),
     "too many beams": (["--num-beams", "99"], "a", 2, "decoding.num_beams is 99; it must be from 1 to 16"),
     "no workers": (["--workers", "0"], "a", 2, "--workers: 0 is not from 1 to 1024"),
+    "no such device": (["--device", "cuda"], "a", 2, "CUDA"),
     "samples": (["--do-sample"], "a", 2, "--do-sample needs --seed here"),
     "no package": (["--package", "/nowhere"], "a", 2, "/nowhere is no package, and has none"),
     "no column": (["--format", "csv"], "a", 2, "has a, and not one 'text'"),
@@ -168,8 +170,9 @@ def test_refusals_have_an_exit_code(name: str, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"{text}\n")
     arguments = ["--package", PACKAGE, *more] if "--package" not in more else more
     command = [*BULK, tmp_path / "a.txt", tmp_path / "b.txt", *arguments]
+    env = os.environ | {"CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False
+        list(map(str, command)), cwd=ROOT, env=env, capture_output=True, text=True, timeout=WAIT_S, check=False
     )
     assert (done.returncode, done.stdout) == (code, "")
     assert why in done.stderr

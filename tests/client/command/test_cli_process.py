@@ -122,13 +122,17 @@ def test_nobody_who_reads_is_no_failure(words: list[str]) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["health"], ["translate", "a"], ["completion", "bash"]])
-def test_a_full_disk_is_told_in_a_line(server: FakeServer, words: list[str]) -> None:
-    buffered = os.environ | {"DRAGOMAN_TARGET": server.target, "PYTHONUNBUFFERED": ""}
+WRITES = ["--help", "--version", "health", "translate a", "completion bash", "translate --help", "bulk --version"]
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize("words", WRITES)
+def test_a_full_disk_is_told_in_a_line(server: FakeServer, words: str, unbuffered: str) -> None:
+    env = os.environ | {"DRAGOMAN_TARGET": server.target, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as output:
-        command = [sys.executable, "-m", "dragoman", *words]
+        command = [sys.executable, "-m", "dragoman", *words.split()]
         done = subprocess.run(
-            command, cwd=ROOT, env=buffered, stdout=output, stderr=subprocess.PIPE, timeout=WAIT_S, check=False
+            command, cwd=ROOT, env=env, stdout=output, stderr=subprocess.PIPE, timeout=WAIT_S, check=False
         )
     assert (done.returncode, done.stderr) == (1, b"dragoman: input or output: No space left on device\n")
 

@@ -14,6 +14,7 @@ LONG = (dragoman.Label("long", 0.75),)
 def test_classify_one_and_many(server: FakeServer, call: Call) -> None:
     one = call(server.target, "classify", "abc", grouping="entities", truncation="end", most_labels=1)
     assert one == dragoman.Classification(LONG, (dragoman.LabelledSpan(0, 3, LONG),), 2, TIMINGS, False)
+    assert one.timings == TIMINGS
     sent = server.requests[0]
     assert (sent.grouping, sent.truncation, sent.most_labels) == (GROUPING_ENTITIES, TRUNCATION_END, 1)
     assert [found.spans[0].end for found in call(server.target, "classify", ["abc", "a"])] == [3, 1]

@@ -23,7 +23,7 @@ from tests.client.methods.answers import HYPOTHESIS, TIMINGS, only_request
 
 def test_one_text_gives_one_translation(server: FakeServer, call: Call) -> None:
     result = call(server.target, "translate", "hello world")
-    assert result == Translation((HYPOTHESIS,), 3, TIMINGS)
+    assert (result, result.timings) == (Translation((HYPOTHESIS,), 3, TIMINGS), TIMINGS)
     assert (result.text, result.score, result.tokens) == ("HELLO WORLD", -0.5, 3)
     assert result.finish_reason is FinishReason.END_TOKEN
 

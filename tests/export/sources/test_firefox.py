@@ -2,6 +2,7 @@
 
 import gzip
 import hashlib
+import random
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from export.__main__ import main
 from export.sources import Fetched, fetch
 from models.package.folder import Package, sha256
+from tests.export.sources.limits import files_of_at_most
 from tests.export.sources.registry_server import Storage, files_of, storage
 from tests.models.checkpoint.marian.marian_nmt import PIECES, write_model
 from tests.shortlists import random_lists, write
@@ -169,6 +171,17 @@ def test_what_cannot_be_unpacked(small: Storage, capsys: Capture, tmp_path: Path
     for path in small.files:
         small.files[path] = small.files[path][:-6]
     assert f"{MODEL}.gz cannot be unpacked (" in refused(small, capsys, tmp_path)
+
+
+@pytest.mark.parametrize("model", [random.randbytes(100_000), bytes(100_000)], ids=["packed", "unpacked"])
+def test_a_full_disk_is_no_matter_of_the_connection(
+    served: Storage, capsys: Capture, tmp_path: Path, model: bytes
+) -> None:
+    served.add("en-pt", "tiny", "Release", SMALL | {MODEL: model})
+    place = tmp_path / "cache" / "dragoman" / "firefox" / "en-pt" / version(model)
+    with files_of_at_most(50_000):
+        assert refused(served, capsys, tmp_path) == f"error: [Errno 27] File too large: '{place}'"
+    assert obtain(served).folder == place
 
 
 def test_a_file_that_is_gone(small: Storage, capsys: Capture, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from export.sources import Fetched, fetch
 from models.package.folder import Package, sha256
 from tests.checkpoints import ROOT
 from tests.export.sources.hub_server import COMMIT, Hub, hub
+from tests.export.sources.limits import files_of_at_most
 
 REPOSITORY = "Helsinki-NLP/opus-mt-en-pt"
 NAME = f"hf:{REPOSITORY}"
@@ -214,4 +215,13 @@ def test_half_a_download_goes_on(served: Hub, capsys: Capture, tmp_path: Path) -
     said = refused(capsys, tmp_path)
     assert f"error: {NAME}: " in said
     served.broken.clear()
+    obtain()
+
+
+def test_a_full_disk_is_told_with_its_place(served: Hub, capsys: Capture, tmp_path: Path) -> None:
+    served.files["source.spm"] = bytes(100_000)
+    with files_of_at_most(50_000):
+        said = refused(capsys, tmp_path)
+    way = "Run the command again: it goes on where it stopped"
+    assert said == f"error: {NAME}: {constants.HF_HUB_CACHE}: File too large. {way}"
     obtain()

@@ -1,6 +1,7 @@
 """models.package.seal: a package is of whoever signed it, or is not served. The signatures are also OpenSSL's."""
 
 import base64
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -84,6 +85,17 @@ def test_what_is_no_such_key_is_refused(tmp_path: Path) -> None:
     for file in (other.public, other.private, junk, tmp_path / "none"):
         with pytest.raises(SealError, match=str(file)):
             public_key(file)
+
+
+def test_a_pipe_is_neither_a_key_nor_a_signature(signed: Package, keys: Keys, tmp_path: Path) -> None:
+    """It is read again with each new version, and nobody may ever write to it."""
+    os.mkfifo(tmp_path / "pipe.pem")
+    with pytest.raises(SealError, match=r"pipe\.pem is a pipe; put a file in its place"):
+        public_key(tmp_path / "pipe.pem")
+    (signed.folder / SIGNATURE).unlink()
+    os.mkfifo(signed.folder / SIGNATURE)
+    with pytest.raises(SealError, match=rf"{SIGNATURE} is a pipe; put a file in its place"):
+        check_seal(signed, public_key(keys.public))
 
 
 def test_a_server_serves_what_is_signed(signed: Package, keys: Keys) -> None:

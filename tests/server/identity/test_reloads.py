@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 
-from server.config import ConfigError
+from server.config import ConfigError, load_settings
+from server.identity.opening import open_door
 from server.identity.reloads import Reloads, Source
+from server.identity.tls import open_tls
 from server.telemetry.metrics.reload import ReloadMetrics
 from tests.serving import eventually
 
@@ -86,6 +88,26 @@ async def test_a_pipe_is_refused_and_later_files_are_read(tmp_path: Path, caplog
         (tmp_path / "a").write_text("good ")
         await eventually(lambda: read.used == ["good b"])
     assert f"{tmp_path / 'a'} is a pipe; put a file in its place" in caplog.text
+
+
+def _named(setting: str) -> list[str]:
+    """Flags with this file among those that the setting needs."""
+    if setting == "jwt_keys":
+        return ["--jwt-keys=file", "--jwt-issuer=https://issuer.example", "--jwt-audience=dragoman"]
+    if setting == "callers":
+        return ["--callers=file"]
+    others = {"tls_certificate": "gone", "tls_key": "gone", "tls_client_ca": "gone"} | {setting: "file"}
+    return [f"--{name.replace('_', '-')}={file}" for name, file in others.items()]
+
+
+@pytest.mark.parametrize("setting", ["callers", "jwt_keys", "tls_certificate", "tls_key", "tls_client_ca"])
+def test_a_pipe_is_refused_at_the_start_too(setting: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("file")
+    settings = load_settings(_named(setting))
+    with pytest.raises(ConfigError, match=r"^file is a pipe; put a file in its place$"):
+        open_door(settings)
+        open_tls(settings)
 
 
 async def test_all_are_read_when_asked_for(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from dragoman import Client, DragomanError, FailedPrecondition, Health, Reuse, Timings, Translation
+from dragoman import Client, DragomanError, FailedPrecondition, Health, InvalidArgument
 from dragoman.local import Translator
 from server.catalog.served_model import ServedModel
 from server.loaded import LoadedModel
@@ -23,7 +23,6 @@ SENTENCES = [
     line.partition("\t")[0]
     for line in (ROOT / "tests" / "data" / "flores-dev.en-pt.tsv").read_text(encoding="utf-8").splitlines()[:40]
 ]
-NOTHING = Timings(0, 0, 0, 0, 0, 0, 0, 0)
 
 
 @pytest.fixture(scope="module")
@@ -36,15 +35,6 @@ def translator() -> Iterator[Translator]:
 def client() -> Iterator[Client]:
     with server_process(PACKAGE) as server, Client(server.target) as client:
         yield client
-
-
-def untimed(result: Any) -> Any:
-    """Without how long it took, and who it was shared with."""
-    if isinstance(result, list | tuple):
-        return [untimed(one) for one in result]
-    if isinstance(result, Translation):
-        return replace(result, timings=NOTHING, reuse=Reuse.NONE)
-    return replace(result, timings=NOTHING) if hasattr(result, "timings") else result
 
 
 CALLS: dict[str, Callable[[Client], Any]] = {
@@ -66,7 +56,25 @@ CALLS: dict[str, Callable[[Client], Any]] = {
 
 @pytest.mark.parametrize("name", CALLS)
 def test_answers_are_those_of_a_server(name: str, translator: Translator, client: Client) -> None:
-    assert untimed(CALLS[name](translator)) == untimed(CALLS[name](client))
+    assert CALLS[name](translator) == CALLS[name](client)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"target_prefix": "Onde é"}, {"return_alternatives": True, "num_return_sequences": 2}]
+)
+def test_a_forced_first_token_is_a_part_of_the_text(translator: Translator, options: dict[str, Any]) -> None:
+    begins = f"Bem {options.get('target_prefix', '')}".strip()
+    found = translator.translate("Where is the station?", forced_bos_token="Bem", **options)
+    assert all(one.text.startswith(begins) for one in found.hypotheses)
+    *deltas, last = translator.stream_translate("Where is the station?", forced_bos_token="Bem", **options)
+    assert "".join(delta.text for delta in deltas) == last.text == found.text
+
+
+def test_a_forced_first_token_before_alternatives_takes_room(translator: Translator) -> None:
+    options: dict[str, Any] = {"forced_bos_token": "Bem", "return_alternatives": True}
+    with pytest.raises(InvalidArgument, match="max_new_tokens is 512; it must be from 1 to 511"):
+        translator.translate("Where is the station?", max_new_tokens=512, **options)
+    assert translator.translate("Where is the station?", min_new_tokens=511, **options).tokens == 511
 
 
 REFUSED: dict[str, Callable[[Client], Any]] = {

@@ -98,7 +98,7 @@ def rewritten(html: str, random: Random) -> str:
         if isinstance(part, Copied):
             written.append(part.raw)
             continue
-        words, _ = joined([answer(one, random) for one in pieces(part, "en", Glossary(), lambda _: True)])
+        words, _ = joined([*pieces(part, "en", Glossary(), lambda _: True)], lambda one: answer(one, random))
         written.append(marked_up(part, words))
     return "".join(written)
 

@@ -4,8 +4,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from server.text.pieces import joined
-from server.text.placed import Word
 from server.text.sentences import divided, sentences
 
 
@@ -75,8 +73,3 @@ def test_the_best_place_to_divide_is_taken() -> None:
 )
 def test_what_other_scripts_write_for_a_comma_is_a_place_too(text: str, most: int, pieces: list[str]) -> None:
     assert [text[begin:end] for begin, end in divided(text, (0, len(text)), lambda part: len(part) <= most)] == pieces
-
-
-def test_pieces_of_a_script_without_spaces_get_some_where_the_target_needs_them() -> None:
-    found = [[Word(part, None)] for part in ("We went to Beijing,", "then home;", "好。", "Good.", "Bye.")]
-    assert "".join(word.text for word in joined(found)[0]) == "We went to Beijing, then home;好。Good. Bye."

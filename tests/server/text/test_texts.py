@@ -161,3 +161,29 @@ def test_spans_are_protected(real: Translator) -> None:
     target = real.translate(text, segmentation="sentences").text
     for span in ("https://example.com/a?b=c", "%d", "😀", "{name}", "`code`"):
         assert target.count(span) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "said"),
+    [
+        (  # a sentence of Chinese, divided
+            "我们去了北京，又去了上海；都很累。",
+            {"我们去了北京，又去了上海；": "We went to Beijing; then to Shanghai", "都很累。": "All were tired."},
+            "We went to Beijing; then to Shanghai All were tired.",
+        ),
+        ("你好。再见。", {"你好。": "Hello.", "再见。": "Bye."}, "Hello. Bye."),
+        ("你好。再见。", {"你好。": "こんにちは。", "再见。": "またね。"}, "こんにちは。またね。"),
+        ("One. Two! Three.", {"One.": "一。", "Two!": "「二」", "Three.": "3。"}, "一。「二」 3。"),
+        ("One. Two.", {"One.": "หนึ่ง", "Two.": "สอง"}, "หนึ่ง สอง"),  # Thai has spaces between sentences
+        ("One. Two.", {"One.": "하나.", "Two.": "둘."}, "하나. 둘."),
+        ("One.  Two.\nOne.", {"One.": "一。", "Two.": "二。"}, "一。  二。\n一。"),  # who writes two means them
+    ],
+)
+async def test_spaces_between_sentences_are_those_of_the_target(text: str, answers: dict[str, str], said: str) -> None:
+    played = Played(lambda content: [answers[content]])
+    model = replace(MODEL, source_languages=("zh",) if "。" in text else ("en",))
+    texts = Texts(model, "", lambda content: len(content) <= 13, played.ask)
+    [translation] = await texts.translate([text], PLAIN, {})
+    assert translation.hypotheses[0].text == said
+    for sentence in translation.sentences:
+        assert said[slice(*sentence.target)] == answers[text[slice(*sentence.source)]]
