@@ -16,7 +16,7 @@ from engine.devices.sizing import Load
 from engine.errors import KernelsRefused
 from engine.loading.budget import HostMemory
 from engine.loading.load import Kernels, Limits, Loadable, Plan, check_room, load, open_decoder, takes_threads
-from engine.loading.probes import SCORE_TOLERANCE, check_probes
+from engine.loading.probes import FIRST_TOKENS, SCORE_TOLERANCE, check_probes
 from engine.native.decoder import NativeDecoder
 from engine.native.encoder import encode
 from engine.observer import Unobserved
@@ -133,13 +133,12 @@ def test_graphs_that_do_not_load_are_refused(exported: Exported, library: Librar
 
 
 def test_graphs_that_fail_with_anything_are_refused(
-    exported: Exported, library: Library, caplog: pytest.LogCaptureFixture
+    exported: Exported, probes: tuple[Probe, ...], library: Library, caplog: pytest.LogCaptureFixture
 ) -> None:
     native = exported.files.spec.native
     assert native is not None
     cache = tuple(tensor.model_copy(update={"owner": "hypothesis"}) for tensor in native.cache)
-    probe = Probe(source_ids=(5, 0), token_ids=(0,), score=0.0)
-    changes = {"native": native.model_copy(update={"cache": cache}), "probes": (probe,)}
+    changes = {"native": native.model_copy(update={"cache": cache}), "probes": probes}
     files = type(exported.files)(exported.files.folder, exported.files.spec.model_copy(update=changes))
     model = Loadable(files, exported.loadable().generation)
     assert opened(model) is CpuDecoder
@@ -181,6 +180,24 @@ def test_other_tokens_than_the_probes_are_refused(
     assert message.startswith("standard graphs: probe 1 has the tokens [") and "77], expected" not in message
     with pytest.raises(DeviceError, match="kernels are required: probe 1"):
         opened(exported.loadable(probes[0], wrong), "required")
+
+
+def test_standard_graphs_that_begin_no_probe_as_they_must_are_refused(
+    exported: Exported, probes: tuple[Probe, ...]
+) -> None:
+    """One of them is enough: processors round otherwise."""
+    place = FIRST_TOKENS - 1
+    ids = [list(probe.token_ids) for probe in probes]
+    for each in ids:
+        each[place] = (each[place] + 1) % 130
+    wrong = [probe.model_copy(update={"token_ids": tuple(each)}) for probe, each in zip(probes, ids, strict=True)]
+    modes: tuple[Kernels, ...] = ("off", "auto")
+    for kernels in modes:
+        with pytest.raises(DeviceError, match=r"the standard graphs answer no probe .*: probe 0 has the tokens \["):
+            opened(exported.loadable(*wrong), kernels)
+        assert opened(exported.loadable(*wrong[:-1], probes[-1]), kernels) is CpuDecoder
+        later = [probe.model_copy(update={"token_ids": (*probe.token_ids[:-1], 131)}) for probe in probes]
+        assert opened(exported.loadable(*later), kernels) is CpuDecoder
 
 
 def test_another_score_than_the_probes_is_refused(
