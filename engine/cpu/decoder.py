@@ -12,7 +12,7 @@ from engine.cpu.cache import CpuCache
 from engine.cpu.screened import WholeRows
 from engine.cpu.source import CpuSource
 from engine.devices.session import CPU, Device, open_session
-from engine.devices.shapes import check_shapes
+from engine.devices.shapes import check_outputs, check_shapes
 from engine.host.together import same_alone
 from engine.logits.graph import LogitsGraph
 from engine.logits.target_graphs import TargetGraphs
@@ -51,6 +51,9 @@ class CpuDecoder:
         )
         check_shapes([self._encoder], spec, spec.cache, {spec.hidden: ("sentences", "source", "width")})
         check_shapes([self._decoder], spec, spec.cache)
+        logits = None if spec.output_layer == "screened" else spec.logits
+        besides = [output.name for output in (logits, spec.cross_query) if output is not None]
+        check_outputs(self._decoder, [*besides, *([spec.cross_scores] if spec.cross_scores else [])])
         self._shortlist = graphs.shortlist
         size = graphs.spec.vocabulary.target_size
         self._output = None if spec.output is None else OutputLayer(contents.graph(spec.output.file), size)

@@ -32,6 +32,14 @@ def check_shapes(
                 )
 
 
+def check_outputs(session: ort.InferenceSession, names: Iterable[str]) -> None:
+    """Raises PackageError where a graph does not give one of them: few calls ask for it, and would end the engine."""
+    there = {output.name for output in session.get_outputs()}
+    for name in names:
+        if name not in there:
+            raise PackageError(f"a graph has no output {name}, which the manifest declares; {EXPORT_AGAIN}")
+
+
 def _declared(spec: GraphsSpec, cache: Sequence[CacheTensor]) -> Iterator[tuple[str, Axes]]:
     for tensor in cache:
         for name in (tensor.past, tensor.present, tensor.start):

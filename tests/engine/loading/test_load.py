@@ -23,6 +23,7 @@ from engine.observer import Unobserved
 from engine.offline import decode
 from kernels.library import Counters, Library, LibraryError
 from models.decoding import Decoding
+from models.package.checked import PackageError
 from models.package.declared.graphs import Probe
 from models.package.declared.numbers import Precisions
 from tests.engine.native.graphs import POST, Exported, export_random
@@ -151,6 +152,15 @@ def test_graphs_of_another_width_than_is_declared_are_refused(exported: Exported
     files = type(exported.files)(exported.files.folder, exported.files.spec.model_copy(update={"width": 40}))
     with pytest.raises(KernelsRefused, match=r"hidden of a graph is \['tokens', 48\], and the manifest says .* 40\]"):
         NativeDecoder.open(files, 60, 60)
+
+
+def test_graphs_without_what_few_calls_ask_for_are_refused(exported: Exported) -> None:
+    spec = exported.files.spec
+    assert spec.cross_query is not None
+    query = spec.cross_query.model_copy(update={"name": "cross_question"})
+    files = type(exported.files)(exported.files.folder, spec.model_copy(update={"cross_query": query}))
+    with pytest.raises(PackageError, match="a graph has no output cross_question, which the manifest declares"):
+        opened(Loadable(files, exported.loadable().generation), "off")
 
 
 def test_graphs_whose_packs_change_bits_are_refused(
