@@ -20,7 +20,14 @@ from engine.errors import KernelsRefused
 from engine.loading.budget import HostLoad, HostMemory, fit, megabytes, total_bytes
 from engine.loading.driven import DrivenLoad
 from engine.loading.native_step import open_step
-from engine.loading.probes import check_probes, check_vectors, fitting, fitting_vectors
+from engine.loading.probes import (
+    check_beginnings,
+    check_probes,
+    check_rough_vector,
+    check_vectors,
+    fitting,
+    fitting_vectors,
+)
 from engine.native.alone import NativeEncoder
 from engine.native.decoder import NativeDecoder
 from engine.niceness import AT_ONCE, Pace
@@ -278,7 +285,7 @@ def _open_decoder(
         return _open_encoder(model, device, capacities[0], kernels, pace)
     if takes_threads(graphs.spec.precision, device):
         native = _open_native(partial(_native_decoder, model, capacities, pace), graphs, kernels)
-        return native or CpuDecoder(graphs, *capacities)
+        return native or _standard_decoder(model, capacities, pace)
     if kernels == "required" and graphs.spec.device_step is None:
         raise DeviceError(f"kernels are required; {_described(graphs.spec.precision, device)} has none: leave that out")
     if graphs.spec.slots and device.kind != "cpu":
@@ -305,7 +312,7 @@ def _open_encoder(
         raise DeviceError("the package is an encoder alone, which runs on the CPU only: serve it with --device cpu")
     graphs = model.graphs
     native = _open_native(partial(_native_encoder, graphs, source_tokens, pace), graphs, kernels)
-    return native or CpuEncoder(graphs, source_tokens)
+    return native or _standard_encoder(graphs, source_tokens, pace)
 
 
 def _native_encoder(graphs: GraphFiles, source_tokens: int, pace: Pace) -> NativeEncoder:
@@ -323,6 +330,20 @@ def _native_decoder(model: Loadable, capacities: tuple[int, int], pace: Pace) ->
     else:
         decoder = open_step(model.graphs, *capacities)
     check_probes(decoder, model.rules, fitting(model.graphs.spec.probes, *capacities), pace)
+    return decoder
+
+
+def _standard_encoder(graphs: GraphFiles, source_tokens: int, pace: Pace) -> CpuEncoder:
+    """Raises DeviceError where its vectors of the package's probes are nonsense."""
+    encoder = CpuEncoder(graphs, source_tokens)
+    check_rough_vector(encoder, fitting_vectors(graphs.spec.vector_probes, source_tokens), pace)
+    return encoder
+
+
+def _standard_decoder(model: Loadable, capacities: tuple[int, int], pace: Pace) -> CpuDecoder:
+    """Raises DeviceError where it answers the package's probes with nonsense."""
+    decoder = CpuDecoder(model.graphs, *capacities)
+    check_beginnings(decoder, model.rules, fitting(model.graphs.spec.probes, *capacities), pace)
     return decoder
 
 

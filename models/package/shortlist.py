@@ -8,6 +8,8 @@ A target may have the `first` tokens of the vocabulary, which are the most frequ
 its source lists, of which there are at most `best`. marian-dev: src/data/shortlist.h.
 """
 
+import os
+import stat
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,8 +47,7 @@ class Shortlist:
     @classmethod
     def load(cls, file: Path, vocabulary: Vocabulary) -> "Shortlist":
         """Reads a shortlist of this model. Raises ShortlistError."""
-        data = _read(file)
-        first, best, offsets, entries = _parse(file, data)
+        first, best, offsets, entries = _parse(_read(file))
         _check(file, vocabulary, first, offsets, entries)
         return cls(vocabulary, first, best, offsets, entries)
 
@@ -88,7 +89,6 @@ def verify_checksum(file: Path) -> None:
     It takes a second, so export does it; the server checks a package's own checksums.
     """
     data = _read(file)
-    _parse(file, data)
     found = _checksum(data[HASHED_FROM:])
     expected = HEADER.unpack_from(data)[1]
     if found != expected:
@@ -104,24 +104,41 @@ def _checksum(body: bytes) -> int:
 
 
 def _read(file: Path) -> bytes:
+    """A file whose size is what its header says: it may be huge, or something that has no end."""
     try:
-        return file.read_bytes()
+        if not stat.S_ISREG(file.stat().st_mode):
+            raise ShortlistError(f"{file} is no file")
+        with file.open("rb") as content:
+            header = content.read(HEADER.size)
+            offset_count, entry_count = _read_counts(file, header)
+            expected, found = HEADER.size + 8 * offset_count + 4 * entry_count, os.fstat(content.fileno()).st_size
+            if found == expected:
+                data = header + content.read(expected - HEADER.size)
+                found = len(data)
     except OSError as error:
         raise ShortlistError(f"{file} cannot be read ({error.strerror})") from error
+    if found != expected:
+        raise ShortlistError(
+            f"{file} has {found} bytes; its {offset_count} offsets and {entry_count} entries need {expected}"
+        )
+    return data
 
 
-def _parse(file: Path, data: bytes) -> tuple[int, int, NDArray[np.int64], NDArray[np.int64]]:
-    """The header's `first` and `best`, the offsets and the entries of a file whose sizes are right."""
-    if len(data) < HEADER.size:
-        raise ShortlistError(f"{file} is no shortlist: it has {len(data)} bytes, its header alone needs {HEADER.size}")
-    magic, _, first, best, offset_count, entry_count = HEADER.unpack_from(data)
+def _read_counts(file: Path, header: bytes) -> tuple[int, int]:
+    """How many offsets and entries a file has."""
+    if len(header) < HEADER.size:
+        raise ShortlistError(
+            f"{file} is no shortlist: it has {len(header)} bytes, its header alone needs {HEADER.size}"
+        )
+    magic, _, _, _, offset_count, entry_count = HEADER.unpack(header)
     if magic != MAGIC:
         raise ShortlistError(f"{file} is no binary shortlist of Marian: it begins with {magic:#x}, not {MAGIC:#x}")
-    expected = HEADER.size + 8 * offset_count + 4 * entry_count
-    if len(data) != expected:
-        raise ShortlistError(
-            f"{file} has {len(data)} bytes; its {offset_count} offsets and {entry_count} entries need {expected}"
-        )
+    return offset_count, entry_count
+
+
+def _parse(data: bytes) -> tuple[int, int, NDArray[np.int64], NDArray[np.int64]]:
+    """The header's `first` and `best`, the offsets and the entries."""
+    _, _, first, best, offset_count, entry_count = HEADER.unpack_from(data)
     offsets = np.frombuffer(data, "<u8", offset_count, HEADER.size)
     entries = np.frombuffer(data, "<u4", entry_count, HEADER.size + 8 * offset_count)
     # One beyond int64 becomes negative, and is found so.

@@ -59,20 +59,30 @@ class Reloads:
         self._seen = dict(self._used)
 
     async def watch(self) -> None:
-        """Never returns."""
+        """Never returns. Each is watched for itself: one that hangs, as on a file server, holds up no other."""
+        asked = {source.name: asyncio.Event() for source in self._sources}
+        async with asyncio.TaskGroup() as tasks:
+            for source in self._sources:
+                tasks.create_task(self._watch(source, asked[source.name]))
+            while True:
+                await self.asked.wait()
+                self.asked.clear()
+                for event in asked.values():
+                    event.set()
+
+    async def _watch(self, source: Source, asked: asyncio.Event) -> None:
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_s):
-                    await self.asked.wait()
-            everything = self.asked.is_set()
-            self.asked.clear()
-            for source in self._sources:
-                look = await asyncio.to_thread(source.look)
-                settled = look == self._seen[source.name]
-                self._seen[source.name] = look
-                if everything or (settled and look != self._used[source.name]):
-                    self._used[source.name] = look
-                    await self._load(source)
+                    await asked.wait()
+            anyhow = asked.is_set()
+            asked.clear()
+            look = await asyncio.to_thread(source.look)
+            settled = look == self._seen[source.name]
+            self._seen[source.name] = look
+            if anyhow or (settled and look != self._used[source.name]):
+                self._used[source.name] = look
+                await self._load(source)
 
     async def _load(self, source: Source) -> None:
         try:

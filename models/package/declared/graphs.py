@@ -122,7 +122,7 @@ class Scoring(Frozen):
 
 
 class Probe(Frozen):
-    """A known answer: what native graphs must say of a source before they serve, and all graphs while they do."""
+    """A known answer: what graphs must say of a source before they serve (standard ones, how it begins) and after."""
 
     source_ids: tuple[int, ...]
     token_ids: tuple[int, ...]

@@ -15,7 +15,7 @@ from engine.cpu.encoder import CpuEncoder
 from engine.devices.session import CPU, Device, DeviceError
 from engine.errors import KernelsRefused
 from engine.host.encoded import EncodedText
-from engine.loading.load import Limits, Loadable, load, open_decoder
+from engine.loading.load import Kernels, Limits, Loadable, load, open_decoder
 from engine.loading.probes import check_vectors, mean
 from engine.native.alone import NativeEncoder
 from engine.request import Encode, Encoded
@@ -130,12 +130,16 @@ def test_it_serves_where_it_answers_its_probes(
     text = random_texts(1, 4)[0]
     [encoded] = served.encoder.encode([text])
     probe = VectorProbe(source_ids=text, numbers=tuple(mean(encoded.hidden())[:8].tolist()))
-    good, bad = (
+    good, bad, nonsense = (
         Loadable(
             replace(served.files, spec=served.files.spec.model_copy(update={"vector_probes": (each,)})),
             GenerationDefaults(),
         )
-        for each in (probe, probe.model_copy(update={"numbers": tuple(number + 1 for number in probe.numbers)}))
+        for each in (
+            probe,
+            probe.model_copy(update={"numbers": tuple(1.2 * number for number in probe.numbers)}),
+            probe.model_copy(update={"numbers": tuple(-number for number in probe.numbers)}),
+        )
     )
     events = Queue[object]()
     with load(good, CPU, Limits(rows=2, workers=1), kernels="required") as runner:
@@ -145,10 +149,14 @@ def test_it_serves_where_it_answers_its_probes(
     assert isinstance(answer, Encoded)
     assert answer.vectors.data.tobytes() == encoded.hidden().mean(axis=0).tobytes()
     assert isinstance(open_decoder(good, CPU, kernels="off"), CpuEncoder)
-    with pytest.raises(DeviceError, match="kernels are required: probe 0 is off by 1"):
+    with pytest.raises(DeviceError, match="kernels are required: probe 0 is off by "):
         open_decoder(bad, CPU, kernels="required")
     assert isinstance(open_decoder(bad, CPU), CpuEncoder)
-    assert "standard graphs: probe 0 is off by 1" in caplog.text
+    assert "standard graphs: probe 0 is off by " in caplog.text
+    modes: tuple[Kernels, ...] = ("auto", "off")
+    for kernels in modes:
+        with pytest.raises(DeviceError, match="the standard graphs do not encode as they must: probe 0 is off by "):
+            open_decoder(nonsense, CPU, kernels=kernels)
     states = NativeEncoder._states
 
     def noisy(encoder: NativeEncoder, sources: Sequence[Sequence[int]]) -> Iterator[list[NDArray[np.float32]]]:

@@ -1,5 +1,6 @@
 """models.package.shortlist: what a file allows a source, and files that are refused."""
 
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -123,6 +124,20 @@ def test_bad_files_are_refused(file: Path, change: Callable[[bytes], bytes], sai
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ShortlistError, match=r"none\.bin cannot be read \(No such file or directory\)"):
         Shortlist.load(tmp_path / "none.bin", VOCABULARY)
+
+
+@pytest.mark.parametrize("read", [verify_checksum, lambda file: Shortlist.load(file, VOCABULARY)])
+def test_no_more_is_read_than_the_header_says(file: Path, read: Callable[[Path], object]) -> None:
+    """A pipe would never be read to its end, and a file may say that it has more bytes than there is memory."""
+    os.truncate(file, 1 << 42)
+    with pytest.raises(
+        ShortlistError, match=r"lex\.bin has 4398046511104 bytes; its 41 offsets and 6 entries need 400"
+    ):
+        read(file)
+    file.unlink()
+    os.mkfifo(file)
+    with pytest.raises(ShortlistError, match=r"lex\.bin is no file"):
+        read(file)
 
 
 def test_another_models_shortlist_is_refused(file: Path) -> None:

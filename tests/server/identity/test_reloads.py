@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -114,3 +115,27 @@ async def test_all_are_read_when_asked_for(tmp_path: Path) -> None:
     async with watching(tmp_path) as (read, reloads):
         reloads.asked.set()
         await eventually(lambda: read.used == ["ab"])
+
+
+async def test_one_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+    """A file server that is gone answers nobody."""
+    (tmp_path / "a").write_text("a")
+    hangs, used, free = asyncio.Event(), list[str](), threading.Event()
+    loop = asyncio.get_running_loop()
+
+    def hang() -> None:
+        loop.call_soon_threadsafe(hangs.set)
+        free.wait()
+
+    sources = [Source("hangs", [tmp_path / "a"], hang), Source("good", [tmp_path / "a"], lambda: used.append("good"))]
+    reloads = Reloads(sources, ReloadMetrics(CollectorRegistry(), ["hangs", "good"]), poll_s=0.01)
+    task = asyncio.create_task(reloads.watch())
+    try:
+        (tmp_path / "a").write_text("new")
+        await hangs.wait()
+        await eventually(lambda: used == ["good"])
+        reloads.asked.set()
+        await eventually(lambda: used == ["good", "good"])
+    finally:
+        free.set()
+        task.cancel()
