@@ -69,6 +69,8 @@ class BeamSteps:
         self._unusual = np.zeros(0, np.uint8)
         self._memory = np.zeros((0, 4, 0, 0), np.int64)
         """Of the steps to come [steps, parents and the like, searches, width]."""
+        self._memory_at = 0
+        """Where it is."""
         self._used = 0
         """So many of them are made."""
 
@@ -100,15 +102,13 @@ class BeamSteps:
         if rows is not self._rows or wanted is not self._wanted or special is not self._special:
             self._take_searches(rows, wanted, special)
         if costs is not self._costs:
-            step.costs = _address(costs, np.float64, rows.shape)
+            step.costs, self._costs = _address(costs, np.float64, rows.shape), costs
         if self._used == len(self._memory):
             self._memory, self._used = np.empty((STEPS, 4, *rows.shape), np.int64), 0
-            step.parents = _address(self._memory, np.int64, self._memory.shape)
-        else:
-            step.parents += self._memory.strides[0]
-        step.tokens = step.parents + self._memory.strides[1]
-        step.next_costs = step.tokens + self._memory.strides[1]
-        step.parent_rows = step.next_costs + self._memory.strides[1]
+            self._memory_at = self._memory.ctypes.data
+        of_step, of_part, *_ = self._memory.strides
+        step.parents = at = self._memory_at + self._used * of_step
+        step.tokens, step.next_costs, step.parent_rows = at + of_part, at + 2 * of_part, at + 3 * of_part
         self._library.extend_beams(self._pointer)
         parents, tokens, next_costs, of_rows = self._memory[self._used]
         self._used += 1
@@ -117,22 +117,21 @@ class BeamSteps:
         return ExtendedBeams(parents, tokens, self._costs, of_rows, unusual)
 
     def _take_candidates(self, token_ids: NDArray[np.int64], log_probs: NDArray[np.float32]) -> None:
-        step = self._step
-        step.token_ids = _address(token_ids, np.int64, token_ids.shape)
-        step.log_probs = _address(log_probs, np.float32, token_ids.shape)
-        step.rows, step.candidates = token_ids.shape
-        self._candidates = token_ids, log_probs
+        at = _address(token_ids, np.int64, token_ids.shape), _address(log_probs, np.float32, token_ids.shape)
+        (self._step.token_ids, self._step.log_probs), self._candidates = at, (token_ids, log_probs)
+        self._step.rows, self._step.candidates = token_ids.shape
 
     def _take_searches(self, rows: NDArray[np.int64], wanted: NDArray[np.int64], special: NDArray[np.int64]) -> None:
-        step, count = self._step, len(rows)
-        step.row, step.wanted = _address(rows, np.int64, rows.shape), _address(wanted, np.int64, (count,))
-        step.special = _address(special, np.int64, (count, *special.shape[1:]))
-        (step.searches, step.width), step.specials = rows.shape, special.shape[1]
-        if self._memory.shape[2:] != rows.shape:
-            self._memory, self._used = self._memory[:0], 0
-            self._unusual = np.zeros(count, np.uint8)
-            step.unusual = _address(self._unusual, np.uint8, (count,))
-        self._rows, self._wanted, self._special = rows, wanted, special
+        step, (searches, width) = self._step, rows.shape
+        at = _address(rows, np.int64, rows.shape), _address(wanted, np.int64, (searches,))
+        step.special = _address(special, np.int64, (searches, special.shape[1]))
+        (step.row, step.wanted), self._rows, self._wanted, self._special = at, rows, wanted, special
+        step.specials = special.shape[1]
+        if (step.searches, step.width) != rows.shape:
+            step.searches, step.width = searches, width
+            self._memory, self._used, self._costs = self._memory[:0], 0, np.zeros((0, 0))
+            self._unusual = np.zeros(searches, np.uint8)
+            step.unusual = self._unusual.ctypes.data
 
 
 def _address(array: NDArray[Any], dtype: type[np.generic], shape: tuple[int, ...]) -> int:

@@ -83,6 +83,7 @@ bool extend(const BeamStep& step, int64_t search, std::vector<Extension>& best) 
 EXPORTED const char* dragoman_extend_beams(BeamStep* step) {
   return told([&] {
     static thread_local std::vector<Extension> best;
+    if (step->candidates < 1) refuse("no candidates");
     step->unusual_searches = 0;
     for (int64_t search = 0; search < step->searches; search++) {
       if (step->wanted[search] < 0 || step->wanted[search] > step->width)

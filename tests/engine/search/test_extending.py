@@ -80,3 +80,22 @@ def test_what_the_library_refuses(library: Library) -> None:
         steps.extend(token_ids, log_probs.astype(np.float64), rows, costs, wanted, special)
     with pytest.raises(ValueError, match=r"must be int64 \[1\] that lies together, and is int64 \[2\]"):
         steps.extend(token_ids, log_probs, rows, costs, np.array([1, 1]), special)
+
+
+def test_after_a_refusal_it_goes_on_as_before(library: Library) -> None:
+    """Whatever was refused, of the next step it is told all anew."""
+    token_ids, log_probs = np.array([[1, 2]]), np.array([[-0.5, -1.5]], np.float32)
+    rows, costs, wanted, special = np.zeros((1, 1), np.int64), np.ones((1, 1)), np.array([1]), np.array([[END]])
+    steps = BeamSteps(library)
+    for _ in range(100):  # more than memory is made for at once
+        for refused in (
+            (token_ids + 1, log_probs[:, :1], rows, costs, wanted, special),
+            (token_ids, log_probs, rows + 7, costs + 1, wanted, special),
+            (token_ids, log_probs, rows, costs + 1, wanted, special.astype(np.int32)),
+            (token_ids[:, :0], log_probs[:, :0], rows, costs, wanted, special),
+        ):
+            with pytest.raises(ValueError, match=r"must be|row 7 of 1|no candidates"):
+                steps.extend(*refused)
+        found = steps.extend(token_ids, log_probs, rows, costs, wanted, special)
+        assert [part.item() for part in found[:4]] == [0, 1, 1.5, 0]
+        assert found.unusual == []
