@@ -4,15 +4,13 @@ Flags go before environment variables (`DRAGOMAN_*`), these before the file of `
 Unknown keys fail. docs/configuration.md lists all settings.
 """
 
-import ast
 import difflib
-import inspect
 import os
 import re
 import tomllib
 from argparse import Action, ArgumentParser
 from collections.abc import Container, Iterable, Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn, Self
 
@@ -32,7 +30,6 @@ from pydantic_settings import (
 PREFIX = "DRAGOMAN_"
 OTHERS_VARIABLES = {"DRAGOMAN_CPUS", "DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
 """With our prefix, but those of commands and of docker-compose.yml."""
-HELP = {"-h", "--help"}
 
 
 class ConfigError(Exception):
@@ -53,6 +50,7 @@ class Settings(BaseSettings):
         frozen=True,
         extra="forbid",
         env_prefix=PREFIX,
+        use_attribute_docstrings=True,
         cli_prog_name="python -m server",
         cli_kebab_case=True,
         cli_avoid_json=True,
@@ -322,8 +320,6 @@ def load_settings(arguments: Sequence[str]) -> Settings:
     Exits the process for `--help` and `--version`.
     """
     _refuse_unknown(os.environ)
-    if not HELP.isdisjoint(arguments):
-        _describe()
     parser = _Flags(str(Settings.model_config["cli_prog_name"]), description=Settings.__doc__, allow_abbrev=False)
     parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the server's version and exit")
     flags: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, root_parser=parser)
@@ -331,16 +327,6 @@ def load_settings(arguments: Sequence[str]) -> Settings:
         return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=flags)
     except ValidationError as error:
         raise ConfigError(explained(error, arguments)) from error
-
-
-def _describe() -> None:
-    """Gives settings the descriptions that `--help` shows: their docstrings, which are read from this file for it."""
-    [settings] = ast.parse(inspect.getsource(Settings)).body
-    assert isinstance(settings, ast.ClassDef)
-    for setting, text in pairwise(settings.body):
-        match setting, text:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(told))):
-                Settings.model_fields[name].description = inspect.cleandoc(told)
 
 
 class _Flags(ArgumentParser):
