@@ -154,7 +154,7 @@ def test_it_ends_when_it_is_told_to_while_it_starts(after_s: float) -> None:
 
 IMPORTING = """
 import os, signal, sys, threading
-from server import __main__ as server
+from server import __main__ as server, command
 
 def load(arguments):
     os.kill(os.getpid(), signal.Signals[sys.argv[1]])
@@ -162,7 +162,7 @@ def load(arguments):
 
 for number in signal.SIGTERM, signal.SIGINT:
     signal.signal(number, signal.SIG_IGN)
-server.load_settings = load
+command.load_settings = load
 sys.exit(server.main([]))
 """
 """A server that is told to end before it has come to anything, as the first process of a container."""

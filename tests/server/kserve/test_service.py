@@ -221,7 +221,7 @@ CODES = ("OK", "INVALID_ARGUMENT")
 
 
 async def test_a_full_queue_and_a_drain_refuse_requests_and_no_stream() -> None:
-    async with serving(max_rows=2, max_waiting=2) as server:
+    async with serving(max_rows=1, max_waiting=2) as server:
         sent = asyncio.Queue[ModelInferRequest | None]()
 
         async def requests() -> AsyncIterator[ModelInferRequest]:
@@ -230,7 +230,7 @@ async def test_a_full_queue_and_a_drain_refuse_requests_and_no_stream() -> None:
 
         server.decoder.gate.close()
         stream = stub(server).ModelStreamInfer(requests())
-        await sent.put(asking(b"A cat.", b"A dog.", id="first"))
+        await sent.put(asking(b"A cat.", id="first"))
         await held(server)
         await sent.put(asking(b"One.", b"Two.", id="waits"))
         await eventually(lambda: server.model_metric("dragoman_requests_waiting") == 2)
