@@ -1,4 +1,4 @@
-"""The built library of custom operators, and its functions that work on the memory of a cache."""
+"""The built library of custom operators, and its functions for the memory of a cache and the steps of a search."""
 
 import ctypes
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
 """Where the rows of a running batch are kept, moved by the built library."""
 
 import ctypes
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -58,7 +59,7 @@ class RowTable:
         self._rows = _Rows(len(slots), 0, *(array.ctypes.data for array in self._arrays))
         self._done = (ctypes.c_int64 * 3)()
 
-    def take(self, live: int, parents: NDArray[np.int64], buffers: Buffers) -> Taken:
+    def take(self, live: int, parents: Sequence[int] | NDArray[np.integer], buffers: Buffers) -> Taken:
         """Makes row i continue old row parents[i], of the live ones.
 
         The first child of a row keeps its slot. Every other gets a free one, with a copy of the filled places in all
@@ -68,6 +69,6 @@ class RowTable:
             ValueError: there is no such row, no room for so many, or a position is beyond the capacity.
         """
         self._rows.live = live
-        parents = np.ascontiguousarray(parents, np.int64)
-        self._library.take_rows(ctypes.byref(self._rows), parents, buffers, self._done)
+        chosen = np.ascontiguousarray(parents, np.int64)
+        self._library.take_rows(ctypes.byref(self._rows), chosen, buffers, self._done)
         return Taken(*self._done)

@@ -59,7 +59,7 @@ class Rows:
 
         The first child of a row keeps its slot; what another one has decoded is copied in all buffers.
         """
-        taken = self._table.take(self.live, np.asarray(parents, np.int64), buffers)
+        taken = self._table.take(self.live, parents, buffers)
         self.live, self.furthest = len(parents), taken.furthest
         return taken
 

@@ -1,4 +1,4 @@
-// Which extensions of hypotheses live on, for the engine's beam searches (kernels/library.py).
+// Which extensions of hypotheses live on, for the engine's beam searches (kernels/beams.py).
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -20,7 +20,7 @@ struct Extension {
 
 }  // namespace
 
-// A step of many searches, as kernels/library.py declares it.
+// A step of many searches, as kernels/beams.py declares it.
 struct BeamStep {
   int64_t searches, width, rows, candidates, specials;
   const int64_t* token_ids;  // [rows, candidates], best first

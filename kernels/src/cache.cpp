@@ -44,7 +44,7 @@ EXPORTED const char* dragoman_store_source(const Buffer* b, const float* cross, 
   });
 }
 
-// The rows of a running batch, as kernels/library.py declares them. The slots behind those of live rows are free.
+// The rows of a running batch, as kernels/rows.py declares them. The slots behind those of live rows are free.
 struct Rows {
   int64_t room, live;
   int32_t *positions, *slots, *source_slots, *source_lengths;  // [room]

@@ -22,7 +22,7 @@ class Table:
         self.table = RowTable(library, self.positions, self.slots, self.source_slots, self.source_lengths)
 
     def take(self, parents: list[int], *arrays: NDArray[np.generic]) -> tuple[int, int, int]:
-        return self.table.take(self.live, np.array(parents, np.int64), Buffers(arrays))
+        return self.table.take(self.live, parents, Buffers(arrays))
 
 
 def test_second_children_are_copied_in_whole_blocks(library: Library) -> None:
