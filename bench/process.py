@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -21,6 +22,8 @@ from dragoman.quickstart import HOST, is_serving
 
 START_TIMEOUT_S = 180
 POLL_S = 0.02
+OWN_PORTS = range(20_000, 32_768)
+"""Linux gives connections, and who asks for any port, those above; workers of Ray take those below."""
 
 
 @dataclass(frozen=True)
@@ -161,11 +164,12 @@ def side(arguments: Sequence[str], folder: Path, packages: Path | None = None) -
 
 
 def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that nobody listens on, and that no connection is given before it is used, or used again."""
+    for port in random.SystemRandom().sample(OWN_PORTS, len(OWN_PORTS)):
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind((HOST, port))
+            return port
+    raise RuntimeError(f"all ports from {OWN_PORTS[0]} to {OWN_PORTS[-1]} are taken")
 
 
 def _wait_until_serving(port: int, process: subprocess.Popen[bytes]) -> None:

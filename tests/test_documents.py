@@ -3,7 +3,6 @@
 import errno
 import json
 import re
-import socket
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import closing
@@ -14,6 +13,7 @@ import docx
 import httpx
 import pytest
 
+from bench.process import free_port
 from dragoman import Client, DocumentProgress, InvalidArgument, ResourceExhausted, TranslatedDocument
 from dragoman.command.main import main
 from tests.made_documents import DOCUMENTS, files
@@ -35,10 +35,7 @@ PAIRS = {
 
 @pytest.fixture(scope="module")
 def http_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
+    return free_port()
 
 
 @pytest.fixture(scope="module")

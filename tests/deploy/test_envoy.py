@@ -2,7 +2,6 @@
 
 import json
 import signal
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -18,6 +17,7 @@ import grpc
 import pytest
 import yaml
 
+from bench.process import free_port
 from dragoman import Client
 from dragoman.v1.translation_pb2 import TranslateRequest, TranslateResponse
 from tests.server_process import ROOT, WAIT_S, ServerProcess, eventually, server_process
@@ -29,12 +29,6 @@ PAGE = "https://page.example"
 CALLS = 200
 PROGRAM = Path(sys.executable).with_name("envoy")
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason="`make tools` has not been run")
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 def configuration(port: int, admin_port: int, servers: list[ServerProcess]) -> dict[str, Any]:

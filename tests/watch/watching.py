@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import subprocess
 import threading
 import urllib.parse
@@ -17,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from bench.process import free_port
 from tests.server_process import ROOT, WAIT_S, eventually
 from tests.watch.dashboards import RULES
 
@@ -161,9 +161,3 @@ def is_ready(process: "subprocess.Popen[bytes]", port: int) -> bool:
             return bool(page.status == 200)
     except OSError:
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -13,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from bench.process import free_port
 from tests.server_process import eventually, server_process
 from tests.serving import ZOO
 
@@ -26,9 +26,9 @@ Told = dict[str, dict[str, Any]]
 @pytest.fixture(scope="module")
 def addresses() -> Iterator[tuple[str, str]]:
     """Of gRPC and of HTTP."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}"
-    with server_process(ZOO, "--http-port", url.rpartition(":")[2]) as server:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with server_process(ZOO, "--http-port", port) as server:
         eventually(lambda: is_answered(url))
         yield server.target, url
 

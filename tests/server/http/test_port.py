@@ -15,6 +15,7 @@ import httpx
 import pytest
 import trustme
 
+from bench.process import free_port
 from server import app
 from server.config import ConfigError, Settings
 from server.http.opening import HttpPort, served_hosts
@@ -262,8 +263,7 @@ async def test_the_last_answer_of_an_old_connection_says_so() -> None:
 
 
 def test_a_process_answers_on_both_ports_shows_its_page_and_ends(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     browser, shown = tmp_path / "browser", tmp_path / "shown"
     browser.write_text(f'#!/bin/sh\nprintf "%s" "$1" > {shown}.part && mv {shown}.part {shown}\n')
     browser.chmod(0o755)
