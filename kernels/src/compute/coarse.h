@@ -16,7 +16,7 @@
 namespace dragoman::ISA {
 
 constexpr int most_seen = 512, most_computed = 256, least_computed = 16;  // tokens of a row
-constexpr float seen_depth = 12;                     // looks so far below the best are not summed
+constexpr float seen_depth = 12;                                          // looks so far below the best are not summed
 
 struct Seen {
   float look;
@@ -25,27 +25,16 @@ struct Seen {
 
 // What is known of a row while tokens go by.
 struct CoarseRow {
-  Floats total;  // of e^(look - most)
-  float most;    // the best look
-  float least;   // a panel of looks below it is of no interest
-  float raised;  // so many were seen that looks below it are not kept
+  Floats total;     // of e^(look - most)
+  float most;       // the best look
+  float least;      // a panel of looks below it is of no interest
+  float kept_from;  // looks below it are not kept
+  float raised;     // because so many were seen
   int count;
-  bool strange;            // its looks say little
-  float bests[most_best];  // the best looks, best first: k, and `least_computed`
+  bool strange;                  // its looks say little
+  Floats bests[most_best / 16];  // each lane the best of tokens of its own
   Seen seen[most_seen];
 };
-
-// Looks from here on are those within the margin, or of the n best.
-INLINE float least_of(const CoarseRow& row, float margin, int n) {
-  const float near = row.most - margin, nth = row.bests[n - 1];
-  return near < nth ? near : nth;
-}
-
-// Looks from here on are kept.
-INLINE float least_kept(const CoarseRow& row, float margin, int kept) {
-  const float least = least_of(row, margin, kept);
-  return least > row.raised ? least : row.raised;
-}
 
 static float nth_largest_look(const Seen* seen, int count, int n) {
   float looks[most_seen];
@@ -54,11 +43,13 @@ static float nth_largest_look(const Seen* seen, int count, int n) {
 }
 
 // Forgets what is not wanted any more and, of many, all but the best.
-static void sort_out(CoarseRow& row, float margin, int kept_best) {
-  const float least = least_kept(row, margin, kept_best);
+static void sort_out(CoarseRow& row) {
   int kept = 0;
-  for (int i = 0; i < row.count; i++)
-    if (row.seen[i].look >= least) row.seen[kept++] = row.seen[i];
+  for (int i = 0; i < row.count; i++) {
+    const Seen seen = row.seen[i];
+    row.seen[kept] = seen;
+    kept += seen.look >= row.kept_from;
+  }
   row.count = kept;
   if (kept <= most_computed) return;
   row.raised = nth_largest_look(row.seen, kept, most_computed);
@@ -70,17 +61,10 @@ static void sort_out(CoarseRow& row, float margin, int kept_best) {
       row.seen[row.count++] = row.seen[i];
 }
 
-INLINE void note_best(CoarseRow& row, float look, int kept) {
-  int at = kept - 1;
-  if (!(look > row.bests[at])) return;
-  for (; at > 0 && row.bests[at - 1] < look; at--) row.bests[at] = row.bests[at - 1];
-  row.bests[at] = look;
-}
-
 // A panel of looks at a time.
 struct LookCoarsely {
   const CoarseLook& c;
-  const int kept;  // so many of the best looks at least
+  const int bests;  // vectors of them for each row
   const float* row_scales;
   CoarseRow* found;
   static constexpr int parts = columns / 16;
@@ -95,69 +79,102 @@ struct LookCoarsely {
         best = larger(looks[p], best);
       }
       CoarseRow& row = found[first + r];
-      if (__builtin_expect(any(best >= all(row.least)), 0)) consider(row, looks, at);
+      if (__builtin_expect(any(best >= all(row.least)), 0)) consider(row, looks, best, panel);
     }
   }
 
-  // 16 by 16: what comes of it does not depend on how many columns a panel has.
-  __attribute__((noinline)) void consider(CoarseRow& row, const Floats* looks, int at) {
-    float least = least_kept(row, c.margin, kept);
+  // What is kept too much, is forgotten later, and sums go 16 by 16: what comes of it does not depend on how many
+  // columns a panel has, nor on how many tokens are wanted. best: the larger ones of the looks, lane by lane.
+  __attribute__((noinline)) void consider(CoarseRow& row, const Floats* looks, Floats best, int panel) const {
+    keep(row, looks, panel * columns);
+    Floats& of_some = row.bests[panel & (bests - 1)];
+    of_some = larger(best, of_some);
+    Floats total = row.total, most = all(row.most);
     for (int p = 0; p < parts; p++) {
-      if (any(looks[p] > all(row.most))) {
-        const float best = largest(looks[p]);
-        row.total = row.total * exponential(all(row.most - best));
-        row.most = best;
-        least = least_kept(row, c.margin, kept);
+      if (__builtin_expect(any(looks[p] > most), 0)) {
+        row.most = largest(looks[p]);
+        total = total * exponential(most - all(row.most));
+        most = all(row.most);
       }
-      if (any(looks[p] >= all(row.most - seen_depth))) row.total = row.total + exponential(looks[p] - all(row.most));
-      uint32_t left = bits(looks[p] >= all(least));
-      if (!left) continue;
-      float x[16];
-      store(x, looks[p]);
-      for (; left; left &= left - 1) {
-        const int i = __builtin_ctz(left);
-        if (!(x[i] >= least)) continue;
-        note_best(row, x[i], kept);
-        row.seen[row.count++] = {x[i], at + 16 * p + i};
-        if (row.count == most_seen) sort_out(row, c.margin, kept);
-        least = least_kept(row, c.margin, kept);
-      }
+      const Floats part = exponential(looks[p] - most);
+      total = total + where(looks[p] >= most - all(seen_depth), part, all(0.f));
     }
-    const float summed = row.most - seen_depth;
-    row.least = least < summed ? least : summed;
+    row.total = total;
+    row.kept_from = least_kept(row);
+    const float summed_from = row.most - seen_depth;
+    row.least = row.kept_from < summed_from ? row.kept_from : summed_from;
+  }
+
+  MEMBER void keep(CoarseRow& row, const Floats* looks, int at) const {
+    uint64_t kept = 0;
+    for (int p = 0; p < parts; p++) kept |= (uint64_t)bits(looks[p] >= all(row.kept_from)) << 16 * p;
+    if (!kept) return;
+    if (row.count > most_seen - columns) sort_out(row);
+    float x[columns];
+    for (int p = 0; p < parts; p++) store(x + 16 * p, looks[p]);
+    for (; kept; kept &= kept - 1) {
+      const int i = __builtin_ctzll(kept);
+      row.seen[row.count++] = {x[i], at + i};
+    }
+  }
+
+  // Those within the margin are kept, and the best ones: no lane's best of `bests` is that of another.
+  MEMBER float least_kept(const CoarseRow& row) const {
+    Floats worst = row.bests[0];
+    for (int i = 1; i < bests; i++) worst = smaller(row.bests[i], worst);
+    const float near = row.most - c.margin, of_bests = smallest(worst), least = near < of_bests ? near : of_bests;
+    return least > row.raised ? least : row.raised;
   }
 };
+
+INLINE int count_from(const CoarseRow& row, float least) {
+  int count = 0;
+  for (int i = 0; i < row.count; i++) count += row.seen[i].look >= least;
+  return count;
+}
+
+// Of e^(x - most), for those x that are no less than `least`; behind n is room for 16.
+static float sum_of_exponentials(float* x, int n, float most, float least) {
+  for (int i = 0; i < 16; i++) x[n + i] = -__builtin_inff();
+  Floats total = all(0.f);
+  for (int i = 0; i < n; i += 16) {
+    const Floats part = load(x + i);
+    total = total + where(part >= all(least), exponential(part - all(most)), all(0.f));
+  }
+  return sum(total);
+}
 
 // The best of what was seen. Those within the margin, and the 16 that look best, go by their logits; where they are
 // fewer than are wanted, others follow by their looks. Returns the logarithm of the sum of all exponentials: exact for
 // the former, of looks for the rest. common: what looks are too low by, all together.
-static double choose_of_seen(const BestTokens& b, CoarseRow& row, const float* x, float common, int kept, Best& best) {
-  sort_out(row, b.coarse.margin, kept);
-  const float least = least_of(row, b.coarse.margin, least_computed);
-  int near = 0;
-  for (int i = 0; i < row.count; i++) near += row.seen[i].look >= least;
+static double choose_of_seen(const BestTokens& b, CoarseRow& row, const float* x, float common, Best& best) {
+  sort_out(row);
+  float least = row.most - b.coarse.margin;
+  int near = count_from(row, least);
+  if (near < least_computed) {
+    least = row.count < least_computed ? lowest : nth_largest_look(row.seen, row.count, least_computed);
+    near = count_from(row, least);
+  }
   // Of too many those above the last, which may be one of many equal ones.
-  const bool many = near >= most_computed;
-  const float cut = many ? nth_largest_look(row.seen, row.count, most_computed) : least;
-  const double total = sum(row.total);
-  double rest = total, most = lowest;
-  float logits[most_seen];
-  int others = 0;
-  near = 0;
-  const auto wanted = [&](const Seen& seen) INLINED { return many ? seen.look > cut : seen.look >= cut; };
-  for (int i = 0; i < row.count; i++)
-    if (wanted(row.seen[i])) prefetch_row(b.table, row.seen[i].id);
+  if (near >= most_computed)
+    least = __builtin_nextafterf(nth_largest_look(row.seen, row.count, most_computed), __builtin_inff());
+  int32_t ids[most_seen];
+  float looks[most_seen + 16], logits[most_seen + 16], most = lowest;
+  int computed = 0, others = 0;
   for (int i = 0; i < row.count; i++) {
     const Seen seen = row.seen[i];
-    if (wanted(seen)) {
-      const float y = logit(b.table, b.look.bias, x, seen.id);
-      best.add(y, seen.id);
-      if (seen.look >= row.most - seen_depth) rest -= exp((double)seen.look - row.most);
-      most = y > most ? y : most;
-      logits[near++] = y;
+    if (seen.look >= least) {
+      prefetch_row(b.table, seen.id);
+      looks[computed] = seen.look;
+      ids[computed++] = seen.id;
     } else {
       row.seen[others++] = seen;
     }
+  }
+  logits_of(b.table, b.look.bias, x, ids, computed, logits);
+  for (int i = 0; i < computed; i++) {
+    best.add(logits[i], ids[i]);
+    most = logits[i] > most ? logits[i] : most;
   }
   for (int i = 0; best.count < best.k && i < others; i++) {
     int next = i;
@@ -170,25 +187,27 @@ static double choose_of_seen(const BestTokens& b, CoarseRow& row, const float* x
     best.ids[best.count] = taken.id;
     best.logits[best.count++] = logit(b.table, b.look.bias, x, taken.id);
   }
-  if (rest < 4e-6 * total) rest = 0;  // what the rounding of fp32 may have made
-  const double most_of_rest = (double)row.most + common;
+  const float total = sum(row.total), summed_from = row.most - seen_depth;
+  float rest = total - sum_of_exponentials(looks, computed, row.most, summed_from);
+  if (rest < 4e-6f * total) rest = 0;  // what the rounding of fp32 may have made
+  const float most_of_rest = row.most + common;
   if (rest > 0 && most_of_rest > most) most = most_of_rest;
-  double exactly = rest > 0 ? rest * exp(most_of_rest - most) : 0;
-  for (int i = 0; i < near; i++) exactly += exp(logits[i] - most);
-  return most + log(exactly);
+  const double of_rest = rest > 0 ? rest * exp((double)most_of_rest - most) : 0;
+  return most + log(of_rest + sum_of_exponentials(logits, computed, most, lowest));
 }
 
 // The query of a row. Returns whether it is like those that the margin is of.
 static bool find_query(const CoarseLook& c, const float* x, int width, float* query) {
   const int numbers = c.keys.inputs;
   float left_out = 0;
-  for (int i = 0; i < numbers + c.probes; i++) {
-    const float number = dot(x, c.query + (size_t)i * width, width) + c.start[i];
+  const auto take = [&](int i, float product) INLINED {
+    const float number = product + c.start[i];
     if (i < numbers)
       query[i] = number;
     else
       left_out += number * number;
-  }
+  };
+  dots_of(x, width, numbers + c.probes, [&](int i) INLINED { return c.query + (size_t)i * width; }, take);
   return left_out <= c.strange * c.strange;
 }
 
@@ -200,7 +219,7 @@ static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows
   float* scales = scratch.take<float>(rows);
   float* query = scratch.take<float>(numbers);
   CoarseRow* found = scratch.take<CoarseRow>(rows);
-  const int kept = k > least_computed ? k : least_computed;
+  const int bests = k > 32 ? 4 : k > 16 ? 2 : 1;
   ByteRows bytes(rows, c.keys.depth, scratch);
   for (int r = 0; r < rows; r++) {
     const bool known = find_query(c, x + (size_t)r * width, width, query);
@@ -209,12 +228,12 @@ static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows
     bytes.done(r, c.keys.depth);
     CoarseRow& row = found[r];
     row.total = all(0.f);
-    row.most = row.least = row.raised = lowest;
+    row.most = row.least = row.kept_from = row.raised = lowest;
     row.count = 0;
     row.strange = !known;
-    for (int i = 0; i < kept; i++) row.bests[i] = lowest;
+    for (int i = 0; i < bests; i++) row.bests[i] = all(lowest);
   }
-  LookCoarsely each{c, kept, scales, found};
+  LookCoarsely each{c, bests, scales, found};
   if constexpr (takes_nibbles) {
     if (c.keys.kind == Packed::nibbles) multiply(c.keys, bytes.bytes<BytesByNibbles>(), rows, each);
   }
@@ -227,7 +246,7 @@ static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows
       strange += found[r].strange;
       const float common = dot(x, b.mean_weight, width) + c.common;
       log_total = found[r].strange ? choose_from_all(b.table, b.look.bias, x, nullptr, 0, best)
-                                   : choose_of_seen(b, found[r], x, common, kept, best);
+                                   : choose_of_seen(b, found[r], x, common, best);
       write_best(best, log_total, ids, log_probs);
     } else {
       write_none(k, ids, log_probs);

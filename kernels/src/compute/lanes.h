@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #define MEMBER inline __attribute__((always_inline))  // of a class
 #define INLINE static MEMBER
@@ -92,7 +93,11 @@ template <class T>
 INLINE Lanes<T, native> larger(Lanes<T, native> a, Lanes<T, native> b) {
   return {larger(a.v, b.v)};
 }
-INLINE Lanes<float, native> smaller(Lanes<float, native> a, Lanes<float, native> b) { return {a.v < b.v ? a.v : b.v}; }
+template <class Vector>
+INLINE Vector smaller(Vector a, Vector b) {
+  return a < b ? a : b;
+}
+INLINE Lanes<float, native> smaller(Lanes<float, native> a, Lanes<float, native> b) { return {smaller(a.v, b.v)}; }
 INLINE Lanes<float, native> where(Lanes<int32_t, native> mask, Lanes<float, native> a, Lanes<float, native> b) {
   return {mask.v ? a.v : b.v};
 }
@@ -184,18 +189,15 @@ template <class T, int N>
 struct Vector {
   typedef T type __attribute__((vector_size(N * sizeof(T)))), half __attribute__((vector_size(N / 2 * sizeof(T))));
 };
-template <class T, int N>
-INLINE void halve(typename Vector<T, N>::type v, typename Vector<T, N>::half& low, typename Vector<T, N>::half& high) {
-  if constexpr (N == native) {  // a sum that memory is copied from, GCC keeps there while it grows
-    low = high = typename Vector<T, N>::half{};
-    unrolled<N / 2>([&](auto i) INLINED {
-      low[(int)i] = v[(int)i];
-      high[(int)i] = v[N / 2 + (int)i];
-    });
-  } else {
-    memcpy(&low, &v, sizeof low);
-    memcpy(&high, (const char*)&v + sizeof low, sizeof high);
-  }
+template <class T, int N, int... I>
+INLINE void halve(typename Vector<T, N>::type v, typename Vector<T, N>::half& low, typename Vector<T, N>::half& high,
+                  std::integer_sequence<int, I...>) {
+#if __has_builtin(__builtin_shufflevector)
+  low = __builtin_shufflevector(v, v, I...);
+  high = __builtin_shufflevector(v, v, (N / 2 + I)...);
+#else  // GCC before 12. A sum that memory is copied from, it keeps there while it grows.
+  ((low[I] = v[I], high[I] = v[N / 2 + I]), ...);
+#endif
 }
 template <class T, int N, class Join>
 INLINE T joined_vector(typename Vector<T, N>::type v, Join join) {
@@ -203,7 +205,7 @@ INLINE T joined_vector(typename Vector<T, N>::type v, Join join) {
     return join(v[0], v[1]);
   } else {
     typename Vector<T, N>::half low, high;
-    halve<T, N>(v, low, high);
+    halve<T, N>(v, low, high, std::make_integer_sequence<int, N / 2>{});
     return joined_vector<T, N / 2>(join(low, high), join);
   }
 }
@@ -216,6 +218,9 @@ INLINE T joined(Lanes<T, N> a, Join join) {
 }
 INLINE float sum(Floats a) {
   return joined(a, [](auto x, auto y) INLINED { return x + y; });
+}
+INLINE float smallest(Floats a) {
+  return joined(a, [](auto x, auto y) INLINED { return smaller(x, y); });
 }
 template <class T>
 INLINE T largest(Lanes<T, 16> a) {

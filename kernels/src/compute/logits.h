@@ -6,11 +6,28 @@ namespace dragoman::ISA {
 
 constexpr int most_best = 64;
 
+// Products of x with some rows, in 16 chains each, so that none depends on how many there are.
+template <int ROWS, class T>
+INLINE void dots(const float* x, const T* const* rows, int n, float* products) {
+  Floats total[ROWS];
+  unrolled<ROWS>([&](auto r) INLINED { total[r] = all(0.f); });
+  int i = 0;
+  for (; i + 16 <= n; i += 16) {
+    const Floats part = load(x + i);
+    unrolled<ROWS>([&](auto r) INLINED { total[r] = total[r] + part * load16(rows[r] + i); });
+  }
+  if (i < n) {
+    const Floats part = load_part(x + i, n - i);
+    unrolled<ROWS>([&](auto r) INLINED { total[r] = total[r] + part * load_numbers(rows[r] + i, n - i); });
+  }
+  unrolled<ROWS>([&](auto r) INLINED { products[r] = sum(total[r]); });
+}
+
 template <class T>
 static float dot(const float* x, const T* w, int n) {
-  Floats total = all(0.f);
-  for (int i = 0; i < n; i += 16) total = total + load_up_to(x + i, n - i) * load_numbers(w + i, n - i);
-  return sum(total);
+  float product;
+  dots<1>(x, &w, n, &product);
+  return product;
 }
 
 // What logit() will read.
@@ -19,17 +36,41 @@ INLINE void prefetch_row(const Table& t, int64_t id) {
   for (size_t at = 0; at < bytes; at += 64) __builtin_prefetch((const char*)t.rows + (size_t)id * bytes + at);
 }
 
-static float logit(const Table& t, const float* bias, const float* x, int64_t id) {
-  const size_t at = (size_t)id * t.width;
+// each(i, product of x and row(i)), four at a time, which wait for memory and for sums together.
+template <class Row, class Each>
+INLINE void dots_of(const float* x, int width, int count, const Row& row, const Each& each) {
+  int i = 0;
+  for (; i + 4 <= count; i += 4) {
+    const decltype(row(0)) rows[] = {row(i), row(i + 1), row(i + 2), row(i + 3)};
+    float products[4];
+    dots<4>(x, rows, width, products);
+    for (int j = 0; j < 4; j++) each(i + j, products[j]);
+  }
+  for (; i < count; i++) each(i, dot(x, row(i), width));
+}
+
+template <class T>
+INLINE const T* row_of(const Table& t, int32_t id) {
+  return (const T*)t.rows + (size_t)id * t.width;
+}
+
+static void logits_of(const Table& t, const float* bias, const float* x, const int32_t* ids, int count, float* logits) {
+  const auto plain = [&](int i, float product) INLINED { logits[i] = product + bias[ids[i]]; };
+  const auto scaled = [&](int i, float product) INLINED { logits[i] = product * t.scales[ids[i]] + bias[ids[i]]; };
   switch (t.number) {
     case Number::float32:
-      return dot(x, (const float*)t.rows + at, t.width) + bias[id];
+      return dots_of(x, t.width, count, [&](int i) INLINED { return row_of<float>(t, ids[i]); }, plain);
     case Number::float16:
-      return dot(x, (const uint16_t*)t.rows + at, t.width) + bias[id];
+      return dots_of(x, t.width, count, [&](int i) INLINED { return row_of<uint16_t>(t, ids[i]); }, plain);
     case Number::int8:
-      return dot(x, (const int8_t*)t.rows + at, t.width) * t.scales[id] + bias[id];
+      return dots_of(x, t.width, count, [&](int i) INLINED { return row_of<int8_t>(t, ids[i]); }, scaled);
   }
-  return 0;
+}
+
+INLINE float logit(const Table& t, const float* bias, const float* x, int32_t id) {
+  float y;
+  logits_of(t, bias, x, &id, 1, &y);
+  return y;
 }
 
 // Best first; of equal ones the lower id, as torch.argmax.
@@ -79,17 +120,27 @@ static double choose_from_all(const Table& table, const float* bias, const float
                               Best& best) {
   double total = 0;
   float most = lowest;
-  const int64_t n = allowed ? places : table.count;
-  for (int64_t i = 0; i < n; i++) {
-    if (allowed && allowed[i] < 0) break;
-    const int32_t id = allowed ? allowed[i] : (int32_t)i;
-    const float y = logit(table, bias, x, id);
-    if (y > most) {
-      total *= exp((double)most - y);
-      most = y;
+  const int64_t tokens = allowed ? places : table.count;
+  for (int64_t first = 0; first < tokens; first += 16) {
+    int32_t ids[16];
+    float logits[16];
+    int count = 0;
+    for (; count < 16 && first + count < tokens; count++) {
+      ids[count] = allowed ? allowed[first + count] : (int32_t)(first + count);
+      if (ids[count] < 0) break;
     }
-    total += exp((double)y - most);
-    best.add(y, id);
+    for (int i = 0; i < 16; i++) logits[i] = -__builtin_inff();
+    logits_of(table, bias, x, ids, count, logits);
+    const Floats some = load(logits);
+    if (best.count < best.k || any(some >= all(best.logits[best.k - 1])))
+      for (int i = 0; i < count; i++) best.add(logits[i], ids[i]);
+    const float largest_of_some = largest(some);
+    if (largest_of_some > most) {
+      total *= exp((double)most - largest_of_some);
+      most = largest_of_some;
+    }
+    total += sum(exponential(some - all(most)));
+    if (count < 16) break;
   }
   return most + log(total);
 }
@@ -113,7 +164,8 @@ static void write_none(int k, int64_t* ids, float* log_probs) {
 static void named_tokens(const Table& table, const float* bias, const float* x, int rows, const int64_t* ids, int named,
                          float* logits) {
   for (int r = 0; r < rows; r++, x += table.width)
-    for (int i = 0; i < named; i++, ids++) *logits++ = *ids < 0 ? -__builtin_inff() : logit(table, bias, x, *ids);
+    for (int i = 0; i < named; i++, ids++)
+      *logits++ = *ids < 0 ? -__builtin_inff() : logit(table, bias, x, (int32_t)*ids);
 }
 
 }  // namespace dragoman::ISA
