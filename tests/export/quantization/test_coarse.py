@@ -81,12 +81,17 @@ def test_the_best_token_is_that_of_the_full_product(library: Library, look: Coar
     np.testing.assert_allclose(log_probs[:, 0] + normaliser, expected.max(1), atol=1e-3)
 
 
-def test_what_is_told_of_a_row_is_the_same_however_many_tokens_are_wanted(library: Library, look: CoarseLook) -> None:
+@pytest.mark.parametrize("spread", [1.0, 0.3, 0.05])
+def test_what_is_told_of_a_row_is_the_same_however_many_tokens_are_wanted(
+    library: Library, look: CoarseLook, spread: float
+) -> None:
+    """Also of rows that hardly tell tokens apart, so that more look good than are kept."""
     node, x = operator(library, look), hidden(40, 3)
+    x = look.centre + np.float32(spread) * (x - look.centre)
     most = node(x=x, ranks=np.arange(64))
     assert (np.sort(most[0], 1)[:, 1:] != np.sort(most[0], 1)[:, :-1]).all()
     np.testing.assert_allclose(most[1] + most[2][:, None], np.take_along_axis(logits(x), most[0], 1), atol=1e-3)
-    for k in (1, 2, 8):
+    for k in (1, 2, 8, 17, 33):
         ids, log_probs, normaliser = node(x=x, ranks=np.arange(k))
         np.testing.assert_array_equal(ids, most[0][:, :k])
         np.testing.assert_array_equal(log_probs, most[1][:, :k])
