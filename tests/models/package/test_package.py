@@ -140,6 +140,7 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
     ("change", "said"),
     [
         (lambda manifest: manifest.update(extra=1), "extra: "),
+        (in_graphs(decoder=None), "graphs.decoder is null, and so is packed_encoder, which an encoder alone has"),
         (lambda manifest: manifest.update(prompt="a", prompts={"b": "b: "}), "prompt is 'a'; there are b"),
         (lambda manifest: manifest.update(languages={"de": {}}), "languages has de; target_languages are pt"),
         (
