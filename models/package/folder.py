@@ -126,7 +126,8 @@ class Package:
     def graphs(self) -> GraphFiles:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""
         shortlist, files, weights = self._shortlist(), self.manifest.files, self.manifest.weights
-        graphs = GraphFiles(self.folder, self.manifest.graphs, shortlist, files, weights)
+        # Where a link leads now: it may lead to the next version when a graph is first needed.
+        graphs = GraphFiles(self.folder.resolve(), self.manifest.graphs, shortlist, files, weights)
         check_graphs(graphs)
         return graphs
 

@@ -269,6 +269,18 @@ def test_graphs_are_what_they_were_checked_to_be(copy: Path) -> None:
     graphs.contents().graph("decoder.onnx")
 
 
+def test_graphs_that_are_loaded_later_come_from_where_a_link_led(copy: Path, tmp_path: Path) -> None:
+    """So new versions are put in place; this one may be refused, or be long in coming."""
+    link, other = tmp_path / "current", tmp_path / "other"
+    link.symlink_to(copy)
+    graphs = Package.open(link).graphs()
+    shutil.copytree(copy, other)
+    (other / "weights.bin").write_bytes(b"other")
+    link.unlink()
+    link.symlink_to(other)
+    assert graphs.contents().graph("target.onnx").content == (copy / "target.onnx").read_bytes()
+
+
 def test_a_tokenizer_that_was_put_in_its_place_meanwhile_is_refused(copy: Path) -> None:
     package = Package.open(copy)
     package.tokenizer()
