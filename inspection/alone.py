@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.devices.session import CPU
+from engine.errors import NotFinite
 from engine.loading.load import Loadable, open_decoder
 from inspection.findings import Classified, Findings, InspectionError, Wanted, source_labels
 from models.encoding.classifier import Classifier
@@ -32,8 +33,11 @@ def inspect_encoder(package: Package, wanted: Wanted) -> Findings:
 
 
 def _classified(classifier: Classifier, hidden: NDArray[np.float32], source: Sequence[str]) -> list[Classified]:
-    """The labels of the text, or the best one of each token."""
-    probabilities = classifier.probabilities(classifier.encoding.of(hidden))
+    """The labels of the text, or the best one of each token. Raises NotFinite."""
+    try:
+        probabilities = classifier.probabilities(classifier.encoding.of(hidden))
+    except FloatingPointError as error:
+        raise NotFinite from error
     if classifier.spec.of == "text":
         return [Classified("the text", one) for one in classifier.best(probabilities, len(probabilities))]
     best = (classifier.best(of_token, 1)[0] for of_token in probabilities)

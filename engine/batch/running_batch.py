@@ -16,8 +16,9 @@ from engine.batch.running import Running
 from engine.batch.samples import Samples
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Decoder, EncodedSource, S
-from engine.errors import Late, NotFinite, OutOfMemory
+from engine.errors import Late, NotFinite, NotOffered, OutOfMemory
 from engine.observer import Observer, Unobserved, UnobservedWorker, WorkerObserver
+from engine.processors.stage import looks_at_scores
 from engine.queueing.cost import Measured, WorkerCost
 from engine.request import (
     Encode,
@@ -137,7 +138,11 @@ class RunningBatch(Generic[S]):
             self.answers.deliver()
             return
         started, rows = time.perf_counter(), self._rows.live
-        self._rows.begin_step()
+        try:
+            self._rows.begin_step()
+        except NotOffered as error:  # of a graph that is loaded when it is first needed, and cannot be
+            self._refuse(error)
+            return
         self.answers.deliver()
         most = 1
         if self._rows.unseen:  # and none of them ends after a deadline
@@ -272,6 +277,16 @@ class RunningBatch(Generic[S]):
             self._drop(list(late))
             for running, deadline in late.items():
                 self.answers.give(running.request, Failed(Late(step_s, deadline - end + step_s)))
+
+    def _refuse(self, error: NotOffered) -> None:
+        """Answers those that look at more scores than the best. The others step without them."""
+        rows = self._rows.running
+        refused = [one for one in rows if one.processed is not None or looks_at_scores(one.request.decoding)]
+        if not refused:
+            raise error
+        self._drop(refused)
+        for running in refused:
+            self.answers.give(running.request, Failed(error))
 
     def _drop(self, leaving: Sequence[Running]) -> None:
         """Gives up their rows."""

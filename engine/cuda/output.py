@@ -10,11 +10,11 @@ import numpy as np
 
 from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime, Tensor
 from engine.devices.buffers import Buffer
-from engine.devices.elements import INT64
 from engine.devices.session import run_options
 from engine.devices.sizing import ID_BYTES
 from models.decoding import MOST_TOKENS
 from models.package import signature
+from models.package.declared.elements import INT64
 from models.package.declared.graphs import GraphsSpec
 from models.package.graph_files import Graph
 from models.package.shortlist import Shortlist

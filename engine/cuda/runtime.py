@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from engine.cuda.graphs import MOVE
 from engine.devices.buffers import Buffer, Outbox, allocate
-from engine.devices.elements import BFLOAT16, FLOAT, FLOAT16, INT64
 from engine.devices.session import Device, open_session, run_options
 from engine.devices.sizing import MOVED_BYTES
 from engine.devices.transfers import open_transfers
+from models.package.declared.elements import BFLOAT16, FLOAT, FLOAT16, INT64
 from models.package.declared.precision import Precision
 from models.package.graph_files import Graph
 

@@ -1,12 +1,16 @@
 """Sessions that few need: opened when they are first needed."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import onnxruntime as ort
+from numpy.typing import NDArray
 
-from engine.devices.session import Device, DeviceError, open_session
+from engine.devices.session import Device, DeviceError, is_out_of_memory, open_session
+from engine.errors import NotOffered
 from models.package.checked import PackageError
 from models.package.declared.graphs import GraphFile
 from models.package.graph_files import GraphContents, GraphFiles
@@ -40,3 +44,19 @@ class LateSession:
                 except (PackageError, DeviceError) as error:
                     log.error("%s cannot be used: %s", self._graph.file, error)
             return self._session
+
+    def run(self, wish: str, names: Sequence[str], given: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """These outputs. Raises NotOffered where the graph cannot be used, or fails; the log says why.
+
+        wish: what somebody wants of them, whose affair it is: the engine is well
+        """
+        if (session := self.get()) is None:
+            raise NotOffered(wish)
+        try:
+            found: list[NDArray[Any]] = session.run(names, given)
+        except Exception as error:  # the errors of ONNX Runtime have nothing else in common
+            if is_out_of_memory(error):
+                raise
+            log.error("%s fails: %s", self._graph.file, error)
+            raise NotOffered(wish) from error
+        return found

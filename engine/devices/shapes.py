@@ -6,10 +6,11 @@ import onnxruntime as ort
 
 from models.package.checked import EXPORT_AGAIN, PackageError
 from models.package.declared.graphs import GraphsSpec
+from models.package.declared.inputs_outputs import Axes, alike
 from models.package.declared.tensors import CacheTensor
 
-Axes = tuple[int | str, ...]
-"""A word stands for any number."""
+FP32 = "tensor(float)"
+"""As ONNX Runtime calls it."""
 
 
 def check_shapes(
@@ -26,10 +27,19 @@ def check_shapes(
     for session in sessions:
         for value in (*session.get_inputs(), *session.get_outputs()):
             axes = declared.get(value.name, tuple(value.shape))
-            if not _alike(tuple(value.shape), axes):
+            if not alike(tuple(value.shape), axes):
                 raise PackageError(
                     f"{value.name} of a graph is {value.shape}, and the manifest says {list(axes)}; {EXPORT_AGAIN}"
                 )
+
+
+def check_fp32(session: ort.InferenceSession, names: Iterable[str], may_lack: Iterable[str]) -> None:
+    """Raises PackageError where a graph does not give these outputs in fp32."""
+    types = {value.name: value.type for value in session.get_outputs()}
+    for name in (*names, *(name for name in may_lack if name in types)):
+        if types.get(name) != FP32:
+            found = types.get(name, "not there")
+            raise PackageError(f"{name} of a graph is {found}, and must be {FP32}; {EXPORT_AGAIN}")
 
 
 def _declared(spec: GraphsSpec, cache: Sequence[CacheTensor]) -> Iterator[tuple[str, Axes]]:
@@ -39,8 +49,3 @@ def _declared(spec: GraphsSpec, cache: Sequence[CacheTensor]) -> Iterator[tuple[
                 yield name, tensor.axes
     if spec.logits is not None:
         yield spec.logits.name, ("rows", spec.logits.size)
-
-
-def _alike(found: Axes, declared: Axes) -> bool:
-    pairs = zip(found, declared, strict=False)
-    return len(found) == len(declared) and all(str in map(type, pair) or pair[0] == pair[1] for pair in pairs)

@@ -18,6 +18,8 @@ PASS_TOKENS = 256
 OUTPUT_TOKENS = 64
 """Most tokens whose next one is looked up at once: each has a number for every token of the vocabulary, and more of
 them leave the second-level cache."""
+SCORES, ATTENTION, STATES = "the score of a given target", "attention", "the states of a given target"
+"""What is wished of the graphs."""
 
 
 class TargetGraphs:
@@ -71,14 +73,14 @@ class TargetGraphs:
 
         hidden: of the one source of all the targets [source tokens, width]
         prefix: what is fed before a target's first token: the start token, and perhaps more
-        Raises NotOffered where the package has no such graphs.
+        Raises NotOffered where the package has no such graphs, or they fail.
         """
-        pass_, output = (None if late is None else late.get() for late in (self._pass, self._output))
-        if pass_ is None or output is None:
-            raise NotOffered("the score of a given target")
+        if self._pass is None or self._output is None:
+            raise NotOffered(SCORES)
         for indices in together([len(prefix) + len(target) - 1 for target in targets]):
             given = [targets[index] for index in indices]
-            [states] = pass_.run([signature.STATES], _feeds(hidden, [[*prefix, *target] for target in given]))
+            feeds = _feeds(hidden, [[*prefix, *target] for target in given])
+            [states] = self._pass.run(SCORES, [signature.STATES], feeds)
             lengths = [len(target) for target in given]
             first = len(prefix) - 1
             of_tokens = np.concatenate([row[first : first + n] for row, n in zip(states, lengths, strict=True)])
@@ -86,7 +88,7 @@ class TargetGraphs:
             for start in range(0, len(found), OUTPUT_TOKENS):
                 part = slice(start, start + OUTPUT_TOKENS)
                 feeds = dict(zip(signature.LOG_PROBS_INPUTS, (of_tokens[part], wanted[part]), strict=True))
-                [found[part]] = output.run([signature.LOG_PROBS], feeds)
+                [found[part]] = self._output.run(SCORES, [signature.LOG_PROBS], feeds)
                 if part.stop < len(found):
                     yield {}
             yield dict(zip(indices, np.split(found, np.cumsum(lengths)[:-1]), strict=True))
@@ -101,15 +103,16 @@ class TargetGraphs:
         """By the target's index, where each of its tokens looks. Yields after every pass.
 
         hidden, prefix: as for `score`. decoding: says what is wanted of it
-        Raises NotOffered where the package does not tell.
+        Raises NotOffered where the package does not tell, or its graph fails.
         """
-        pass_, outputs = None if self._pass is None else self._pass.get(), self._attention
-        if pass_ is None or outputs is None:
-            raise NotOffered("attention")
+        outputs = self._attention
+        if self._pass is None or outputs is None:
+            raise NotOffered(ATTENTION)
         wanted = self._layers(decoding, len(outputs.queries))
         names = [*(outputs.queries[layer] for layer in wanted), *(outputs.keys[layer] for layer in wanted)]
         for indices in together([len(prefix) + len(target) - 1 for target in targets]):
-            found = pass_.run(names, _feeds(hidden, [[*prefix, *targets[index]] for index in indices]))
+            feeds = _feeds(hidden, [[*prefix, *targets[index]] for index in indices])
+            found = self._pass.run(ATTENTION, names, feeds)
             queries, keys = found[: len(wanted)], found[len(wanted) :]
             looked = dict[int, Looked]()
             for row, index in enumerate(indices):
@@ -124,15 +127,14 @@ class TargetGraphs:
     def source_attention(self, source_ids: Sequence[int]) -> NDArray[np.float32]:
         """Where the tokens of a source look in it, of every layer and head [layers, heads, source, source].
 
-        Raises NotOffered where the package does not tell.
+        Raises NotOffered where the package does not tell, or its graph fails.
         """
-        session = None if self._source is None else self._source.get()
-        if session is None:
-            raise NotOffered("attention")
+        if self._source is None:
+            raise NotOffered(ATTENTION)
         feeds = _reads(source_ids)
         if self._alone is not None:
-            return look_within(session.run(self._alone.outputs, feeds), self._alone)
-        [found] = session.run([signature.ATTENTION], feeds)
+            return look_within(self._source.run(ATTENTION, self._alone.outputs, feeds), self._alone)
+        [found] = self._source.run(ATTENTION, [signature.ATTENTION], feeds)
         attention: NDArray[np.float32] = found[0]
         return attention
 
@@ -141,37 +143,36 @@ class TargetGraphs:
     ) -> NDArray[np.float32] | None:
         """Where what is fed for a target looks in itself, of every layer and head [layers, heads, fed, fed].
 
-        hidden, prefix: as for `score`. None: the package does not tell, or its layers have recurrences.
+        hidden, prefix: as for `score`. None: the package does not tell, or its layers have recurrences. Raises
+        NotOffered where its graph fails.
         """
-        pass_ = None if self._pass is None else self._pass.get()
-        if pass_ is None or self._attention is None or self._attention.within is None:
+        if self._pass is None or self._attention is None or self._attention.within is None:
             return None
         within = self._attention.within
-        return look_within(pass_.run(within.outputs, _feeds(hidden, [[*prefix, *target]])), within)
+        return look_within(self._pass.run(ATTENTION, within.outputs, _feeds(hidden, [[*prefix, *target]])), within)
 
     def states(
         self, hidden: NDArray[np.float32], prefix: Sequence[int], target: Sequence[int]
     ) -> NDArray[np.float32] | None:
         """What is fed for a target after the last layer [fed, width].
 
-        hidden, prefix: as for `score`. None: the package does not tell.
+        hidden, prefix: as for `score`. None: the package does not tell. Raises NotOffered where its graph fails.
         """
-        pass_ = None if self._pass is None else self._pass.get()
-        if pass_ is None:
+        if self._pass is None:
             return None
-        [found] = pass_.run([signature.STATES], _feeds(hidden, [[*prefix, *target]]))
+        [found] = self._pass.run(STATES, [signature.STATES], _feeds(hidden, [[*prefix, *target]]))
         states: NDArray[np.float32] = found[0]
         return states
 
     def read_on(self, source_ids: Sequence[int], fed_ids: Sequence[int]) -> ReadOn | None:
         """What one stack finds in a source and what is fed behind its last token.
 
-        None: the package does not tell, or its model is no stack.
+        None: the package does not tell, or its model is no stack. Raises NotOffered where its graph fails.
         """
-        session = None if self._source is None or not self._reads_on else self._source.get()
-        if session is None:
+        if self._source is None or not self._reads_on:
             return None
-        attention, states = session.run(list(signature.STACK_ATTENTION_OUTPUTS), _reads(source_ids, fed_ids))
+        feeds = _reads(source_ids, fed_ids)
+        attention, states = self._source.run(ATTENTION, list(signature.STACK_ATTENTION_OUTPUTS), feeds)
         return ReadOn(attention[0], states[0])
 
     def close(self) -> None:

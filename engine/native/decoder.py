@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.devices.session import CPU, Device, open_on_cpu
-from engine.devices.shapes import check_shapes
+from engine.devices.shapes import check_fp32, check_shapes
 from engine.errors import KernelsRefused
 from engine.host.together import same_alone
 from engine.logits.graph import LogitsGraph
@@ -45,8 +45,10 @@ class NativeDecoder:
         assert native.decoder is not None
         parts = [contents.graph(graph.file) for graph in (native.encoder, native.decoder)]
         self._encoder, self._decoder = open_on_cpu(parts, library.path, pace)
-        states = {signature.HIDDEN: ("tokens", graphs.spec.width)}
-        check_shapes((self._encoder, self._decoder), graphs.spec, native.cache, states)
+        of_row = "rows", graphs.spec.width
+        besides = {signature.HIDDEN: of_row, signature.CROSS_QUERY: of_row, signature.NORMALISER: of_row[:1]}
+        check_shapes((self._encoder, self._decoder), graphs.spec, native.cache, besides)
+        check_fp32(self._decoder, (signature.HIDDEN, signature.CROSS_QUERY), may_lack=[signature.NORMALISER])
         self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)
         self._named = NamedTokens(graphs, native, library)
         self.given_targets = TargetGraphs(graphs, CPU)

@@ -32,8 +32,8 @@ from models.encoding.dense import Dense, DenseError, DenseSpec
 from models.package import format1
 from models.package.checked import EXPORT_AGAIN, PackageError, check
 from models.package.graph_files import GraphFiles
+from models.package.graph_tensors import check_graphs
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
-from models.package.outputs import check_outputs
 from models.package.shortlist import Shortlist, ShortlistError
 from models.tokenizers.spec import open_tokenizer
 from models.tokenizers.tokenizer import Tokenizer
@@ -126,8 +126,9 @@ class Package:
     def graphs(self) -> GraphFiles:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""
         shortlist, files, weights = self._shortlist(), self.manifest.files, self.manifest.weights
-        graphs = GraphFiles(self.folder, self.manifest.graphs, shortlist, files, weights)
-        check_outputs(graphs)
+        # Where a link leads now: it may lead to the next version when a graph is first needed.
+        graphs = GraphFiles(self.folder.resolve(), self.manifest.graphs, shortlist, files, weights)
+        check_graphs(graphs)
         return graphs
 
     def _shortlist(self) -> Shortlist | None:

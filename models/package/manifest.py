@@ -244,6 +244,9 @@ class Manifest(Frozen):
             if (told := getattr(self.model, name)) != of_graphs:
                 raise ValueError(f"model.{name} is {told}; the graphs have {of_graphs}")
 
+        if self.graphs.decoder is None and self.graphs.packed_encoder is None:
+            raise ValueError("graphs.decoder is null, and so is packed_encoder, which an encoder alone has")
+
     def _check_generation(self) -> None:
         generation, spec = self.generation, self.graphs
         forced = (generation.forced_begin_id, generation.forced_end_id)

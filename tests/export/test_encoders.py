@@ -20,12 +20,13 @@ from transformers import AutoModel, AutoTokenizer, BertConfig, BertForTokenClass
 import dragoman
 from dragoman import Client
 from dragoman.wire.encoding import Pooling
+from engine.errors import NotFinite
 from export.__main__ import main
 from inspection.findings import Wanted
 from inspection.inspect import inspect
 from inspection.page import pictures, report
 from kernels.library import Library
-from models.package.folder import Package
+from models.package.folder import Package, file_entries
 from tests.checkpoints import ROOT, flores
 from tests.kernels.conftest import library
 from tests.models.checkpoint.encoders.saved import SHAPE, Saved, bert, write
@@ -136,6 +137,18 @@ def test_inspection_shows_where_its_heads_look_and_what_it_says(saved: Saved, pa
     page = report(findings)
     assert page.count("<image ") == 3 * (4 + 1) and TAGS[theirs.logits[0, 1].argmax()] in page
     assert pictures(findings).keys() == {"encoder.svg"}
+
+
+def test_inspection_says_that_labels_are_no_numbers(package: Package, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(package.folder, folder)
+    head = folder / "classifier.0.npy"
+    np.save(head, np.full_like(np.load(head), np.nan))
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][head.name] = file_entries(folder)[head.name].model_dump()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(NotFinite):
+        inspect(folder, Wanted(TEXTS[-1]))
 
 
 def test_vectors_are_those_of_transformers(saved: Saved, client: Client) -> None:

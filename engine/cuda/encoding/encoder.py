@@ -10,10 +10,10 @@ from engine.cuda.encoding.padded_batch import PaddedBatch
 from engine.cuda.output import CudaOutput
 from engine.cuda.runtime import NUMBER_TYPES, Block, DeviceRuntime, Tensor
 from engine.devices.buffers import Buffer
-from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory, run_options
 from engine.devices.sizing import BATCH_TOKENS
 from engine.errors import OutOfMemory
+from models.package.declared.elements import INT32, INT64
 from models.package.declared.graphs import GraphsSpec
 from models.package.declared.tensors import CacheTensor, alike
 from models.package.graph_files import Graph

@@ -23,12 +23,12 @@ from engine.cuda.encoding.packed_batch import PackedBatch
 from engine.cuda.encoding.packed_feed import feed, token_buckets
 from engine.cuda.encoding.source_keeper import SourceKeeper
 from engine.cuda.runtime import NUMBER_TYPES, DeviceRuntime
-from engine.devices.elements import INT32, INT64
 from engine.devices.session import is_out_of_memory
 from engine.devices.sizing import BATCH_TOKENS, FED_BYTES, packed_tokens
 from engine.errors import OutOfMemory
 from engine.host.positions import runs
 from models.package import signature
+from models.package.declared.elements import INT32, INT64
 from models.package.declared.graphs import GraphsSpec
 from models.package.graph_files import Graph
 

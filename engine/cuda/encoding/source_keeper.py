@@ -7,8 +7,8 @@ import numpy as np
 
 from engine.cuda.graphs import KEEP
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
-from engine.devices.elements import FLOAT16, INT32
 from engine.devices.session import run_options
+from models.package.declared.elements import FLOAT16, INT32
 
 NUMBER_BYTES = 2
 """Packages with such an encoder are of fp16."""

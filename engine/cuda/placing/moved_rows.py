@@ -18,7 +18,7 @@ from engine.cuda.lanes.layout import Layout
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
 from engine.decoder import Outlook
-from engine.devices.elements import INT32, INT64
+from models.package.declared.elements import INT32, INT64
 
 LENGTH_STEP = 32
 """Copied lengths are multiples of this: few shapes, so the arena of the copies does not grow."""

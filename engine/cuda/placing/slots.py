@@ -18,8 +18,8 @@ from engine.cuda.placing.history import History, Indices
 from engine.cuda.placing.rows import Rows
 from engine.cuda.runtime import Block, DeviceRuntime, Tensor
 from engine.decoder import Outlook
-from engine.devices.elements import DOUBLE, FLOAT, INT32, INT64
 from engine.devices.sizing import ID_BYTES, INDEX_BYTES, MOVED_BYTES
+from models.package.declared.elements import DOUBLE, FLOAT, INT32, INT64
 from models.package.signature import NO_TOKEN
 
 NEVER = 32

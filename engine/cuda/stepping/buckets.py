@@ -12,8 +12,8 @@ from engine.cuda.lanes.lane import Lane
 from engine.cuda.output import CudaOutput
 from engine.cuda.placing.placement import Placement
 from engine.cuda.runtime import DeviceRuntime, Tensor
-from engine.devices.elements import FLOAT, INT32, INT64
 from models.package import signature
+from models.package.declared.elements import FLOAT, INT32, INT64
 from models.package.declared.graphs import GraphsSpec
 from models.package.declared.tensors import CacheTensor
 

@@ -1,10 +1,13 @@
 """engine.loading.load: which graphs run on the CPU, and why."""
 
 import logging
+import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
+import onnx
 import pytest
 
 from engine.cpu.decoder import CpuDecoder
@@ -147,6 +150,24 @@ def test_graphs_of_another_width_than_is_declared_are_refused(exported: Exported
     files = type(exported.files)(exported.files.folder, exported.files.spec.model_copy(update={"width": 40}))
     with pytest.raises(KernelsRefused, match=r"hidden of a graph is \['tokens', 48\], and the manifest says .* 40\]"):
         NativeDecoder.open(files, 60, 60)
+
+
+@pytest.mark.parametrize("name", ["hidden", "cross_query", "normaliser"])
+def test_what_a_native_decoder_is_seldom_asked_for_must_be_fp32(
+    exported: Exported, library: Library, tmp_path: Path, name: str
+) -> None:
+    folder = tmp_path / "graphs"
+    shutil.copytree(exported.files.folder, folder)
+    model = onnx.load(folder / "native_decoder.onnx", load_external_data=False)
+    for node in model.graph.node:
+        node.input[:] = [f"{name}_fp32" if one == name else one for one in node.input]
+        node.output[:] = [f"{name}_fp32" if one == name else one for one in node.output]
+    model.graph.node.append(onnx.helper.make_node("Cast", [f"{name}_fp32"], [name], to=onnx.TensorProto.DOUBLE))
+    [output] = (one for one in model.graph.output if one.name == name)
+    output.type.tensor_type.elem_type = onnx.TensorProto.DOUBLE
+    (folder / "native_decoder.onnx").write_bytes(model.SerializeToString())
+    with pytest.raises(KernelsRefused, match=rf"{name} of a graph is tensor\(double\), and must be tensor\(float\)"):
+        NativeDecoder.open(replace(exported.files, folder=folder), 60, 60)
 
 
 def test_standard_graphs_that_begin_no_probe_as_they_must_are_refused(

@@ -16,6 +16,7 @@ from export.verification.compare_numbers import attention_error, score_error
 from export.verification.reference import log_probs
 from export.weights.save import save
 from models.config import ModelConfig
+from models.decoding import Decoding
 from models.package.graph_files import GraphFiles
 from models.transformer import Transformer
 from tests.models.test_transformer import FAMILIES, VARIANTS, config, random_model
@@ -67,6 +68,20 @@ def test_a_package_without_the_graphs(graphs: GraphFiles) -> None:
     older = replace(graphs, spec=graphs.spec.model_copy(update={"scoring": None}))
     with pytest.raises(NotOffered, match="the score of a given target; export the checkpoint again"):
         next(TargetGraphs(older, CPU).score(np.zeros((3, LONG.width), np.float32), PREFIX, [(1, 2)]))
+
+
+def test_a_graph_that_fails_is_one_requests_affair(graphs: GraphFiles) -> None:
+    scoring = graphs.spec.scoring
+    assert scoring is not None
+    other = scoring.model_copy(update={"log_probs": scoring.target, "target": graphs.spec.encoder})
+    spec = graphs.spec.model_copy(update={"scoring": other, "source_attention": graphs.spec.decoder})
+    given, hidden = TargetGraphs(replace(graphs, spec=spec), CPU), np.zeros((3, LONG.width), np.float32)
+    with pytest.raises(NotOffered, match="the score of a given target"):
+        next(given.score(hidden, PREFIX, [(1, 2)]))
+    with pytest.raises(NotOffered, match="attention"):
+        next(given.look(hidden, PREFIX, [(1, 2)], Decoding(with_attention=True)))
+    with pytest.raises(NotOffered, match="attention"):
+        given.source_attention(SOURCE)
 
 
 def test_targets_of_like_length_are_together() -> None:

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -37,6 +38,7 @@ from tests.engine.native.graphs import (
     export_random,
     export_standard,
 )
+from tests.fakes import WAIT_S
 from tests.models.test_transformer import random_model
 
 pytestmark = pytest.mark.timeout(300)
@@ -209,6 +211,31 @@ def test_whole_rows_and_attention_are_pytorchs(library: Library, tmp_path: Path)
 
 def test_so_they_are_with_a_shortlist(library: Library, shortlisted: Exported) -> None:
     hold_to_pytorch(with_logits(shortlisted, shortlisted.files.folder), library)
+
+
+def test_what_a_graph_cannot_give_any_more_is_refused_and_the_others_step_on(library: Library, tmp_path: Path) -> None:
+    """It is loaded when it is first needed."""
+    exported = with_logits(export_random(tmp_path, POST), tmp_path)
+    sources, model = random_sources(POST, 6), exported.loadable()
+    (tmp_path / "logits.onnx").unlink()
+    options: list[dict[str, Any]] = [
+        {"repetition_penalty": 1.5},
+        {"do_sample": True, "num_return_sequences": 2},
+        {"must_include": ((5, 6),), "num_beams": 2},
+        {"top_k": 3},
+    ]
+    more = [replace(GREEDY, **changes) for changes in options]
+    with load(model, CPU, Limits(ROWS, 1, LONGEST, 40)) as runner:
+        alone = [answer.hypotheses for answer in decode(runner, model.rules, [(one, GREEDY) for one in sources])]
+        wanted = [(source, GREEDY) for source in sources] + list(zip(sources, more, strict=False))
+        asked = [Future[Event]() for _ in wanted]
+        for (source, decoding), answer in zip(wanted, asked, strict=True):
+            runner.submit(Translate(source, answer.set_result, decoding=decoding, rules=model.rules))
+        told = [answer.result(WAIT_S) for answer in asked]
+    beside, refused, plain = told[: len(sources)], told[len(sources) : -1], told[-1]
+    assert [one.hypotheses for one in beside if isinstance(one, Finished)] == alone
+    assert all(isinstance(one, Failed) and isinstance(one.error, NotOffered) for one in refused)
+    assert isinstance(plain, Finished), "top_k alone draws nothing"
 
 
 def hold_to_pytorch(exported: Exported, library: Library) -> None:
