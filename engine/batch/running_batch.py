@@ -150,7 +150,8 @@ class RunningBatch(Generic[S]):
         for running, new in self._rows.newly_settled():
             self.answers.say(running.request, Tokens(new))
         for running in self._rows.start():
-            self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
+            if not running.sample:  # all samples of a request have their first tokens at once
+                self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
         self._measure(steps, rows, started, ended)
         if not self._rows.running:
             self.answers.deliver()
