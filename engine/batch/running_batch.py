@@ -325,12 +325,9 @@ class RunningBatch(Generic[S]):
             return
         timings = running.timings(now, self._rows.steps, self._computed)
         reason, tokens = hypotheses[0].finish_reason, len(hypotheses[0].token_ids)
-        useful = min(tokens, timings.steps)  # a forced end token takes no step
-        if samples is not None:
-            useful = sum(min(len(one.token_ids), timings.steps) for one in hypotheses)
         self._cost.answered(request, timings.steps)
         self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
-        self._told.answered(computed, useful)
+        self._told.answered(computed, min(tokens, timings.steps))  # a forced end token takes no step
         answer = Finished(hypotheses, timings, running.vectors)
         if running.hidden is None:
             self.answers.say(request, answer)
