@@ -280,11 +280,12 @@ class RunningBatch(Generic[S]):
         self._told.holds(self._rows.live, self._rows.tokens)
         for running in leaving:
             computed = running.computed(self._rows.steps)
+            if (samples := running.samples) is not None:
+                if not samples.end(running.sample, (), computed):
+                    continue
+                computed = samples.computed  # also of those that had ended
             self._told.dropped(computed)
-            if running.samples is None:
-                self._give_back(running.request, computed)
-            elif running.samples.end(running.sample, (), computed):
-                self._give_back(running.request, running.samples.computed)
+            self._give_back(running.request, computed)
         if not self._rows.running:
             self._stepped, self._waited_s = None, 0.0
 
