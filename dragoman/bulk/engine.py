@@ -71,7 +71,7 @@ class Engine:
                 self._translator.close()
 
     def translate(self, texts: list[str]) -> list[str]:
-        """The best translation of each. Raises DragomanError, or BulkError where it cannot be loaded."""
+        """The best translation of each. Raises DragomanError, or WrongUsage or BulkError where it cannot be loaded."""
         with self._lock:
             if self._translator is None and not self._closed:
                 self._translator = self._load()
@@ -89,7 +89,10 @@ class Engine:
         try:
             translator = Translator(self._packages, device=self._device, workers=self._workers, max_rows=ROWS)
         except FailedPrecondition:  # the memory is too small for so many, or it is something else, which is told then
-            translator = Translator(self._packages, device=self._device, workers=self._workers)
+            try:
+                translator = Translator(self._packages, device=self._device, workers=self._workers)
+            except FailedPrecondition as error:
+                raise WrongUsage(error.message) from error
         models = translator.models()
         if [model.package_sha256 for model in models] != self.hashes:
             raise BulkError("a package has changed since the run began: run the same command again")

@@ -155,7 +155,8 @@ class RunningBatch(Generic[S]):
         for running, new in self._rows.newly_settled():
             self.answers.say(running.request, Tokens(new))
         for running in self._rows.start():
-            self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
+            if not running.sample:  # all samples of a request have their first tokens at once
+                self._observer.first_token(ended - running.request.arrived, running.request.trace_id)
         self._measure(steps, rows, started, ended)
         if not self._rows.running:
             self.answers.deliver()
@@ -294,11 +295,12 @@ class RunningBatch(Generic[S]):
         self._told.holds(self._rows.live, self._rows.tokens)
         for running in leaving:
             computed = running.computed(self._rows.steps)
+            if (samples := running.samples) is not None:
+                if not samples.end(running.sample, (), computed):
+                    continue
+                computed = samples.computed  # also of those that had ended
             self._told.dropped(computed)
-            if running.samples is None:
-                self._give_back(running.request, computed)
-            elif running.samples.end(running.sample, (), computed):
-                self._give_back(running.request, running.samples.computed)
+            self._give_back(running.request, computed)
         if not self._rows.running:
             self._stepped, self._waited_s = None, 0.0
 
@@ -339,12 +341,9 @@ class RunningBatch(Generic[S]):
             return
         timings = running.timings(now, self._rows.steps, self._computed)
         reason, tokens = hypotheses[0].finish_reason, len(hypotheses[0].token_ids)
-        useful = min(tokens, timings.steps)  # a forced end token takes no step
-        if samples is not None:
-            useful = sum(min(len(one.token_ids), timings.steps) for one in hypotheses)
         self._cost.answered(request, timings.steps)
         self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
-        self._told.answered(computed, useful)
+        self._told.answered(computed, min(tokens, timings.steps))  # a forced end token takes no step
         answer = Finished(hypotheses, timings, running.vectors)
         if running.hidden is None:
             self.answers.say(request, answer)

@@ -158,6 +158,7 @@ class SearchedRows(Generic[S]):
                 del self._in_beams[running.number]
         self._beams.stay(self._greedy.fed)
         self._keep(leaving)
+        self._starting = [running for running in self._starting if running in self.running]
 
     def start(self) -> list[Running]:
         """Feeds what is left of the prefixes. Returns those that have got their first token."""
@@ -168,7 +169,7 @@ class SearchedRows(Generic[S]):
         for running in starting:
             if running.steps(self.steps) >= len(running.request.rules.prefix_ids):
                 started.append(running)
-            elif running in self.running:
+            else:
                 self._starting.append(running)
                 self._feed_prefix(running)
         return started

@@ -202,19 +202,24 @@ class ProcessorStage:
         return processed
 
     def _of_whole_rows(self, found: Found, group: Group, best: int) -> Best:
-        """Looks at the whole vocabulary where what the decoder has found is not enough."""
+        """Looks at the whole vocabulary where what the decoder has found is not enough.
+
+        Nor does it take more of that than is found of the row alone: it need not be the best of the whole row quite.
+        """
         assert found.logits is not None
-        of_logits, known = group.kind.of_logits, found.token_ids[group.rows]
+        of_logits, known = group.kind.of_logits, found.token_ids[group.rows, : group.kind.known]
         logits = found.logits(group.rows)
         normaliser = _normaliser(found, group, logits)
         scores = logits.copy() if of_logits else logits - normaliser
-        least = np.take_along_axis(scores, known[:, -1:], 1)
-        group.process(scores, self._seen(group))
-        enough = 0 < best <= known.shape[1] and not group.kind.raises
-        token_ids, of_best = best_among(scores, known, best) if enough else best_of_all(scores, best)
-        unsure = np.flatnonzero((of_best[:, -1:] < least) & enough)
-        if len(unsure):
-            token_ids[unsure], of_best[unsure] = best_of_all(scores[unsure], best)
+        if 0 < best <= known.shape[1]:
+            least = np.take_along_axis(scores, known[:, -1:], 1)
+            group.process(scores, self._seen(group))
+            token_ids, of_best = best_among(scores, known, best)
+            if len(unsure := np.flatnonzero(of_best[:, -1:] < least)):
+                token_ids[unsure], of_best[unsure] = best_of_all(scores[unsure], best)
+        else:
+            group.process(scores, self._seen(group))
+            token_ids, of_best = best_of_all(scores, best)
         log_probs = np.take_along_axis(logits, token_ids, 1) - normaliser if of_logits else of_best
         return token_ids, of_best, log_probs
 

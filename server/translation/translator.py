@@ -115,6 +115,7 @@ class Translator:
             if decoding.retry_on_guard:
                 careful, pairs = second_try(decoding, self.model), zip(waiting, found, strict=True)
                 ask = self._ask_translation(reading, careful, no_cache)
+                writer = TargetWriter(self._tokenizer, careful.written_prefix)
                 found = [await self._again(one, first, writer, careful, reading, ask) for one, first in pairs]
         self._tell(Asked(contents, route, options, prompt), found)
         return found

@@ -177,3 +177,4 @@ def test_refusals_have_an_exit_code(name: str, tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (code, "")
     assert why in done.stderr
     assert "Traceback" not in done.stderr
+    assert "FAILED_PRECONDITION" not in done.stderr, "no server said so"

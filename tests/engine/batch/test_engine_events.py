@@ -10,7 +10,8 @@ from engine.batch.running_batch import RunningBatch
 from engine.decoder import S
 from engine.errors import OutOfMemory
 from engine.request import Encode, Encoded, Event, Failed, Request
-from tests.engine.batch.engine_batch import END, MAX_ROWS, Batch, make_visit
+from models.decoding import Decoding
+from tests.engine.batch.engine_batch import END, MAX_ROWS, Batch, PrefixCache, make_visit
 from tests.fakes import CopySource
 
 T = TypeVar("T")
@@ -47,6 +48,26 @@ def test_rows_of_the_last_request_are_free_once_it_is_cancelled() -> None:
     assert batch.engine.idle
     assert batch.engine.free_rows == MAX_ROWS
     assert batch.cache.live == batch.rows_live == 0
+
+
+def test_one_that_leaves_before_its_first_step_has_no_first_token() -> None:
+    batch, (leaves, stays) = Batch(), [make_visit([4, 5, END]), make_visit([7, END])]
+    batch.engine.admit([leaves.request])
+    leaves.request.cancel()
+    batch.step()
+    assert batch.engine.idle
+    batch.engine.admit([stays.request])
+    batch.step()
+    assert batch.sample("dragoman_time_to_first_token_seconds_count") == 1
+
+
+def test_a_request_for_several_hypotheses_apart_has_one_first_token() -> None:
+    batch, alternatives = Batch(PrefixCache), Decoding(return_alternatives=True, num_return_sequences=3)
+    visit = make_visit([4, 5, END])
+    visit.request.decoding, visit.request.rows = alternatives, alternatives.rows
+    batch.serve([visit])
+    assert len(visit.answer.hypotheses) == 3
+    assert batch.sample("dragoman_time_to_first_token_seconds_count") == 1
 
 
 def test_an_idle_engine_makes_no_step() -> None:

@@ -4,6 +4,7 @@ import time
 
 from hypothesis import given
 
+from models.decoding import Decoding
 from tests.engine.batch.engine_batch import END, WORKER, Batch, PrefixCache, Visit, make_visit, schedules, split
 from tests.fakes import rules_of
 
@@ -22,6 +23,34 @@ def test_every_row_computed_is_in_an_answer_or_waste(schedule: list[Visit]) -> N
         assert beams == 0
     if not cancelled:
         assert dropped == 0
+
+
+def three_alternatives() -> Visit:
+    visit = make_visit((4, 5, END))
+    visit.request.decoding = Decoding(return_alternatives=True, num_return_sequences=3)
+    visit.request.rows = visit.request.decoding.rows
+    return visit
+
+
+def test_rows_of_other_alternatives_are_in_no_best_hypothesis() -> None:
+    batch, visit = Batch(PrefixCache), three_alternatives()
+    batch.serve([visit])
+    best, *others = (len(one.token_ids) for one in visit.answer.hypotheses)
+    assert batch.sample("dragoman_target_tokens_total") == best
+    assert batch.sample("dragoman_rows_wasted_total", reason="hypotheses") == sum(others) > 0
+    assert batch.sample("dragoman_rows_computed_total") == best + sum(others)
+
+
+def test_alternatives_that_had_ended_when_the_caller_left_were_for_nothing() -> None:
+    batch, visit = Batch(PrefixCache), three_alternatives()
+    batch.engine.admit([visit.request])
+    while batch.cache.live == 3:
+        batch.step()
+    visit.request.cancel()
+    batch.step()
+    assert batch.engine.idle
+    dropped = batch.sample("dragoman_rows_wasted_total", reason="cancelled")
+    assert dropped == batch.sample("dragoman_rows_computed_total") > 0
 
 
 def test_a_forced_end_token_takes_no_row() -> None:

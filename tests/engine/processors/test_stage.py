@@ -94,6 +94,30 @@ def test_the_best_are_those_of_all_tokens(of_logits: bool) -> None:
             np.testing.assert_array_equal(told.log_probs[row], seen.log_probs[row, :3])
 
 
+@pytest.mark.parametrize("chain", CHAINS)
+def test_what_others_ask_for_changes_nothing(chain: Chain) -> None:
+    """A decoder that looks at tokens roughly may miss some of the best: beside others it has found more of them."""
+    chance, processed = np.random.default_rng(7), Processed(chain, False, SOURCE, RULES, 3)
+    for _ in range(200):
+        logits = chance.normal(0, 3, (1, VOCABULARY)).astype(np.float32)
+        log_probs = logits - np.log(np.exp(logits).sum(1, keepdims=True))
+        roughly = np.argsort(-logits, 1, kind="stable")[:, np.sort(chance.permutation(20)[:16])]
+        told = []
+        for others in (0, 1, 5):
+            stage = ProcessorStage(1)
+            stage.start(0)
+            stage.begin(processed)
+            for token in roughly[0, :9]:
+                stage.feed(np.array([token]))
+            token_ids = roughly[:, : stage.ask(Ask(best=3)).best + others]
+            best = np.take_along_axis(log_probs, token_ids, 1)
+            step = Found(token_ids, best, logits=partial(np.take, logits, axis=0))
+            told.append(stage.process(step, [processed]))
+        for beside in told[1:]:
+            assert beside.token_ids.tolist() == told[0].token_ids.tolist()
+            assert beside.log_probs.tolist() == told[0].log_probs.tolist()
+
+
 def whole_rows(step: Found, looked: list[int], rows: NDArray[np.intp]) -> NDArray[np.float32]:
     """The logits of rows, which are noted."""
     assert step.logits is not None

@@ -77,6 +77,14 @@ def test_a_forced_first_token_before_alternatives_takes_room(translator: Transla
     assert translator.translate("Where is the station?", min_new_tokens=511, **options).tokens == 511
 
 
+def test_a_forced_first_token_comes_once_in_a_second_try(translator: Translator) -> None:
+    options: dict[str, Any] = {"return_alternatives": True, "num_return_sequences": 2, "max_new_tokens": 16}
+    bias, text = [("dia", 25.0)], "Where is the station?"
+    found = translator.translate(text, forced_bos_token="Bem", sequence_bias=bias, retry_on_guard=True, **options)
+    assert found.retried
+    assert [one.text.count("Bem") for one in found.hypotheses] == [1, 1]
+
+
 REFUSED: dict[str, Callable[[Client], Any]] = {
     "blank": lambda c: c.translate([*SENTENCES, " "]),
     "too long": lambda c: c.translate("word " * 2000),
