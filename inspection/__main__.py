@@ -33,13 +33,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         findings = inspect(args.package, wanted)
         files = [(args.out, report(findings))]
         if args.pictures is not None:
-            args.pictures.mkdir(parents=True, exist_ok=True)
+            _make(args.pictures)
             files += [(args.pictures / name, picture) for name, picture in pictures(findings).items()]
         _write(files)
     except (InspectionError, PackageError, TokenizerError, DeviceError, EngineError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return WRONG
     return DONE
+
+
+def _make(folder: Path) -> None:
+    """Raises InspectionError."""
+    from inspection.findings import InspectionError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InspectionError(f"{folder} cannot be a folder ({error.strerror}); give --pictures another") from error
 
 
 def _write(files: Sequence[tuple[Path, str]]) -> None:

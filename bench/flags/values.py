@@ -63,4 +63,4 @@ def positive(given: str) -> float:
 
 def not_negative(given: str) -> float:
     """The same, or 0."""
-    return 0.0 if given == "0" else positive(given)
+    return positive(given) if float(given) else 0.0

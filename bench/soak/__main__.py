@@ -54,9 +54,9 @@ def main(given: Sequence[str] | None = None) -> int:
     arguments = parser.parse_args(given)
     with TemporaryDirectory() as folder:
         report = soak(arguments, Path(folder) / "callers.toml")
+    print(report.markdown(), flush=True)  # before the file, which may be what cannot be written
     if arguments.json:
         arguments.json.write_text(report.model_dump_json(indent=1) + "\n", encoding="utf-8")
-    print(report.markdown())
     return 0 if report.well else 1
 
 
@@ -149,8 +149,9 @@ class Soak:
             await asyncio.sleep(RELOADS_S)
 
     async def _read(self, callers: Callers) -> None:
+        """Once at least, however short the run is."""
         pause_s = (self._ends_s - time.monotonic()) / READINGS
-        while not self._over():
+        while not (self._readings and self._over()):
             await asyncio.sleep(pause_s)
             server, calls = self._server, callers.tally.calls
             self._readings.append(

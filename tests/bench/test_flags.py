@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from bench import gpu_check
-from bench.flags.values import beams, file_at, folder_at, new_file, package_at, positive, whole
+from bench.flags.values import beams, file_at, folder_at, new_file, not_negative, package_at, positive, whole
 from bench.options.before import revisions
 from bench.server.libretranslate import python_of
 from tests.server_process import ROOT, WAIT_S
@@ -42,6 +42,8 @@ with serving("server", ["--package", sys.argv[1], "--workers", "1", "--log-level
         (beams, "99", "99 is more than 16, the most that a server takes"),
         (positive, "0", "0 is no number above 0"),
         (positive, "nan", "nan is no number above 0"),
+        (not_negative, "-0.1", "-0.1 is no number above 0"),
+        (not_negative, "nan", "nan is no number above 0"),
         (revisions, "HEAD", "'HEAD' is no BEFORE..AFTER, such as HEAD~1..HEAD"),
         (revisions, "nowhere..", "'nowhere' is no revision of this repository"),
         (python_of, "/nowhere/python", "/nowhere/python does not run: "),
@@ -60,6 +62,7 @@ def test_values_that_are_right() -> None:
     assert (package_at(str(ZOO)), whole("7"), positive("0.5")) == (ZOO, 7, 0.5)
     assert (folder_at(str(ZOO)), file_at(str(ZOO / "manifest.json"))) == (ZOO, ZOO / "manifest.json")
     assert new_file("report.json") == Path("report.json")
+    assert [not_negative(given) for given in ("0", "0.0", "-0", "0.5")] == [0, 0, 0, 0.5]
     assert (revisions("HEAD.."), revisions("HEAD..HEAD")) == (("HEAD", ""), ("HEAD", "HEAD"))
 
 
@@ -111,3 +114,12 @@ def test_a_measurement_that_gets_sigterm_leaves_no_server_behind() -> None:
         finally:
             if server.is_running():
                 server.kill()
+
+
+def test_a_soak_tells_what_it_found_where_its_file_cannot_be_written() -> None:
+    asked = ["--package", ZOO, "--hours", "1e-9", "--callers", "1", "--no-faults", "--json", "/dev/full"]
+    command = [sys.executable, "-m", "bench.soak", *map(str, asked), "--", "--workers", "1"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert "No space left on device" in ran.stderr
+    assert "| wrong answers | 0 |" in ran.stdout
+    assert "| descriptors, at first and at last |" in ran.stdout

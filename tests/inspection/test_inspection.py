@@ -218,6 +218,9 @@ def test_what_cannot_be_written_is_named(
     assert main([*arguments, "--out", str(page), "--pictures", str(tmp_path)]) == 2
     assert f"{page} would be the page and a picture of it" in capsys.readouterr().err
     assert not page.exists()
+    page.write_text("not a folder", encoding="utf-8")
+    assert main([*arguments, "--out", str(tmp_path / "page.html"), "--pictures", str(page)]) == 2
+    assert capsys.readouterr().err == f"error: {page} cannot be a folder (File exists); give --pictures another\n"
 
 
 @pytest.mark.parametrize(

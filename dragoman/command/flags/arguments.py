@@ -181,6 +181,8 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
             args.file = "-"
         if args.file == "-" and sys.stdin is None:
             flags.error("--file: - is standard input, which is closed")
+        if args.file == "":
+            flags.error("--file: is empty; name a file, or - for standard input")
     if command == "translate" and args.attention is not None:
         _check_picture(flags, args)
     return args

@@ -146,9 +146,17 @@ def test_a_full_disk_is_told_in_a_line(server: FakeServer, words: str, unbuffere
         ("translate 'too long' 2>&-", 1, b"", b""),
         ("health <&- >&- 2>&-", 0, b"", b""),
         ("translate --file - <&-", 2, b"", b"dragoman translate: --file: - is standard input, which is closed\n"),
+        (
+            "translate --file ''",
+            2,
+            b"",
+            b"dragoman translate: --file: is empty; name a file, or - for standard input\n",
+        ),
     ],
 )
-def test_streams_that_are_closed_are_none(server: FakeServer, words: str, code: int, out: bytes, err: bytes) -> None:
+def test_streams_that_are_closed_are_none_and_a_file_has_a_name(
+    server: FakeServer, words: str, code: int, out: bytes, err: bytes
+) -> None:
     done = subprocess.run(
         f"exec '{sys.executable}' -m dragoman {words}",
         shell=True,
