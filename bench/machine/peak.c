@@ -43,7 +43,7 @@ __attribute__((target("avx2,fma"))) static void peak_avx2(int has_vnni) {
   __asm__ volatile("vpmaddubsw %1, %2, %0" : "=x"(pair##i) : "x"(right), "x"(left)); \
   __asm__ volatile("vpmaddwd %1, %0, %0" : "+x"(pair##i) : "x"(ones));               \
   __asm__ volatile("vpaddd %1, %0, %0" : "+x"(sum##i) : "x"(pair##i));
-#define VNNI(i) __asm__ volatile("{vex} vpdpbusd %1, %2, %0" : "+x"(sum##i) : "x"(right), "x"(left));
+#define VNNI(i) __asm__ volatile("%{vex%} vpdpbusd %1, %2, %0" : "+x"(sum##i) : "x"(right), "x"(left));
 #define FMA(i) __asm__ volatile("vfmadd231ps %1, %2, %0" : "+x"(total##i) : "x"(factor), "x"(zero));
   PRINT_BEST("u8s8_avx2", 20000, 8 * 32, { CHAINS(MULTIPLY_ADD) });
   if (has_vnni) PRINT_BEST("u8s8_avxvnni", 20000, 8 * 32, { CHAINS(VNNI) });

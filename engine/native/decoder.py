@@ -45,8 +45,11 @@ class NativeDecoder:
         assert native.decoder is not None
         parts = [contents.graph(graph.file) for graph in (native.encoder, native.decoder)]
         self._encoder, self._decoder = open_on_cpu(parts, library.path, pace)
-        of_row = "rows", graphs.spec.width
-        besides = {signature.HIDDEN: of_row, signature.CROSS_QUERY: of_row, signature.NORMALISER: of_row[:1]}
+        besides = {
+            signature.HIDDEN: ("rows", graphs.spec.width),
+            signature.CROSS_QUERY: ("rows", graphs.spec.query_numbers),
+            signature.NORMALISER: ("rows",),
+        }
         check_shapes((self._encoder, self._decoder), graphs.spec, native.cache, besides)
         check_fp32(self._decoder, (signature.HIDDEN, signature.CROSS_QUERY), may_lack=[signature.NORMALISER])
         self._shortlist, self._logits = graphs.shortlist, LogitsGraph(graphs)

@@ -26,7 +26,7 @@ class BoundStep:
     hidden: NDArray[np.float32] | None = None
     """What the output layer takes [rows, width], where more than the best tokens is asked for."""
     query: NDArray[np.float32] | None = None
-    """Of the last layer, to the source [rows, width]; likewise."""
+    """Of the last layer, to the source [rows, heads * head_dim]; likewise."""
     normaliser: NDArray[np.float32] | None = None
     """[rows]; likewise, and where the graph gives it: those of older packages do not."""
 
@@ -60,7 +60,8 @@ class NativeStep:
 
     def _bind(self, rows: int, k: int, more: bool) -> BoundStep:
         best = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
-        hidden, query = (np.zeros((rows, self._spec.width), np.float32) if more else None for _ in range(2))
+        widths = self._spec.width, self._spec.query_numbers
+        hidden, query = (np.zeros((rows, width), np.float32) if more else None for width in widths)
         normaliser = np.zeros(rows, np.float32) if more and self._normalises else None
         besides = {signature.HIDDEN: hidden, signature.CROSS_QUERY: query, signature.NORMALISER: normaliser}
         outputs = self._outputs(best) | {name: array for name, array in besides.items() if array is not None}

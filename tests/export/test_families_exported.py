@@ -272,10 +272,14 @@ def test_madlad_becomes_a_package(tmp_path: Path) -> None:
         for target in package.manifest.target_languages:
             ids = ours.encode("It started to rain.", target)
             assert ids == tokenizer(f"{CODES[target]} It started to rain.").input_ids
-            with torch.no_grad():
-                expected = model.generate(torch.tensor([ids]), num_beams=1, do_sample=False, max_new_tokens=20)
-            [answer] = decode(runner, loadable.rules, [(tuple(ids), Decoding(max_new_tokens=20))])
-            assert [*answer.hypotheses[0].token_ids] == expected[0, 1:].tolist()
+            for penalty in (1.0, 1.3):  # which is for whole rows; queries are wider than the model
+                wishes = Decoding(max_new_tokens=20, repetition_penalty=penalty)
+                with torch.no_grad():
+                    expected = model.generate(
+                        torch.tensor([ids]), num_beams=1, do_sample=False, max_new_tokens=20, repetition_penalty=penalty
+                    )
+                [answer] = decode(runner, loadable.rules, [(tuple(ids), wishes)])
+                assert [*answer.hypotheses[0].token_ids] == expected[0, 1:].tolist()
 
 
 def test_byt5_needs_no_files_of_a_tokenizer(tmp_path: Path) -> None:

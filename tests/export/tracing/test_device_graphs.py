@@ -4,9 +4,9 @@ import onnx
 import pytest
 
 from engine.cuda import graphs as of_cuda
-from engine.devices import elements
 from engine.devices import graphs as of_devices
 from export.device_graphs import device_graphs
+from models.package.declared import elements
 
 
 def test_the_files_are_what_is_made_of_their_texts() -> None:
