@@ -53,8 +53,8 @@ class Cell:
         return f"{search}, {self.batch}"
 
 
-# Enough sentences for at least ten full batches on each worker, as in the last one places stay empty, and for a third of
-# a second of the fastest side, as shorter turns differ by a tenth.
+# Enough sentences for at least ten full batches on each worker, as in the last one places stay empty, and for a third
+# of a second of the fastest side, as shorter turns differ by a tenth.
 CELLS = (Cell(1, 1, 192), Cell(1, 8, 320), Cell(1, 32, 640), Cell(4, 1, 96), Cell(4, 8, 160), Cell(4, 32, 640))
 QUICK_CELLS = (Cell(1, 1, 24), Cell(1, 8, 96), Cell(1, 32, 320), Cell(4, 8, 64))
 
