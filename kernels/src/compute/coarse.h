@@ -64,7 +64,7 @@ static void sort_out(CoarseRow& row) {
 // A panel of looks at a time.
 struct LookCoarsely {
   const CoarseLook& c;
-  const int bests;  // vectors of them for each row
+  const int bests;  // vectors of them for each row: 1, 2 or 4, of which panels take turns
   const float* row_scales;
   CoarseRow* found;
   static constexpr int parts = columns / 16;

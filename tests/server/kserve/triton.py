@@ -81,7 +81,9 @@ def streamed(client: Any) -> list[Any]:
     came: queue.Queue[Any] = queue.Queue()
     client.start_stream(lambda result, error: came.put((result, error)))
     found: list[Any] = []
-    client.async_stream_infer("en-pt.stream", [tensor("The cat sleeps on the sofa.")], request_id="a")
+    cat = tensor("The cat sleeps on the sofa.")
+    # Hundreds of steps, so that what is found does not all wait for the first part to be sent.
+    client.async_stream_infer("en-pt.stream", [cat], request_id="a", parameters={"min_new_tokens": 300})
     while True:
         result, error = came.get(timeout=WAIT_S)
         assert error is None, error
