@@ -62,8 +62,10 @@ class Occupancy:
         self._held.pop(worker, None)
         self.owners.pop(worker, None)
 
+    def holds(self, caller: str) -> bool:
+        """Whether a caller has a row."""
+        return any(caller in held for held in self._held.values())
+
     def hinders(self, caller: str, workers: Iterable[int]) -> bool:
         """Whether a caller who has no row finds only workers that are another one's. workers: that have free rows."""
-        if any(caller in held for held in self._held.values()):
-            return False
-        return all(worker in self.owners for worker in workers)
+        return not self.holds(caller) and all(worker in self.owners for worker in workers)

@@ -56,7 +56,7 @@ class Queue(Protocol):
         ...
 
     def may_go_express(self, request: Request) -> bool:
-        """Whether the express worker must look too."""
+        """Whether the express worker must look at once, beside one of the others."""
         ...
 
     def hindered(self, caller: str, free_rows: Sequence[int], now: float) -> bool:
@@ -151,7 +151,8 @@ class FairQueue:
         return self._embeddings > 0
 
     def may_go_express(self, request: Request) -> bool:
-        return bool(self._occupancy.owners) and may_go(request, EXPRESS_ROWS)
+        others = bool(self._occupancy.owners) and not self._occupancy.holds(request.caller)
+        return others and may_go(request, EXPRESS_ROWS)
 
     def hindered(self, caller: str, free_rows: Sequence[int], now: float) -> bool:
         if not self._occupancy.owners:

@@ -143,6 +143,7 @@ def test_whom_another_caller_hinders_goes_to_the_express_worker_and_nobody_else_
     queue.put(long := request("long", tokens=EXPRESS_TOKENS + 1))
     queue.put(more := request("greedy"))
     assert queue.may_go_express(modest) and not queue.may_go_express(wide) and not queue.may_go_express(long)
+    assert not queue.may_go_express(more), "it has rows: the express worker would be woken for nothing"
     shares = [queue.share(worker, free, 8, 0.0) for worker in (0, 1, 0, 1)]
     assert all(share.express for share in shares)
     assert {one for share in shares for one in share.joining} == {wide, long, more}
