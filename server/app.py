@@ -8,8 +8,10 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NoReturn
 
@@ -21,6 +23,7 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServ
 from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
+from engine.affinity import cores_apart, keep_to
 from engine.devices.machine import Machine
 from engine.devices.session import DeviceError
 from models.package.checked import PackageError
@@ -140,9 +143,12 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     if sources:  # before anybody is told that it serves: without, the signal would end it
         signals.on_hangup(reloads.asked.set)
     with metrics_endpoint(settings, registry) as metrics:
+        cores = cores_apart() if device.kind == "cpu" else ()
         async with load_models(
-            settings, packages, device, registry, quotas, bounds.bytes, signals.engines_left_s
+            settings, packages, device, registry, quotas, bounds.bytes, signals.engines_left_s, cores
         ) as loaded:
+            if any(one.runner.workers == len(cores) for one in loaded):
+                share_core(cores)
             describe(process, settings, loaded, time.perf_counter() - started)
             if device.kind == "cuda":  # not before: the probes capture CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
@@ -274,6 +280,13 @@ class EngineWatch:
             self._process.enter(State.FAILED)
             log.critical("engines have failed too often: the server ends")
             signal.raise_signal(signal.SIGTERM)
+
+
+def share_core(cores: Sequence[int]) -> None:
+    """The event loop keeps to the core of the first worker; what it has done by other threads runs anywhere."""
+    anywhere = ThreadPoolExecutor(initializer=partial(keep_to, cores))
+    asyncio.get_running_loop().set_default_executor(anywhere)
+    keep_to(cores[:1])
 
 
 async def start(
