@@ -53,10 +53,18 @@ class TlsOptions:
     """The private key of `certificate`."""
 
     def __post_init__(self) -> None:
+        for name in ("root_certificates", "certificate", "key"):
+            value = getattr(self, name)
+            if not isinstance(value, bytes | None):
+                raise TypeError(f"{name} is {type(value).__name__}; it must be bytes, as they are in a file")
         if (self.certificate is None) != (self.key is None):
             raise ValueError("a client certificate needs its key: set both certificate and key, or neither")
         if self.root_certificates is not None and b"-----BEGIN CERTIFICATE-----" not in self.root_certificates:
             raise ValueError("no certificate in it; root certificates are PEM: -----BEGIN CERTIFICATE-----")
+        if self.certificate is not None and b"-----BEGIN CERTIFICATE-----" not in self.certificate:
+            raise ValueError("no certificate in certificate; it is PEM: -----BEGIN CERTIFICATE-----")
+        if self.key is not None and b"PRIVATE KEY-----" not in self.key:
+            raise ValueError("no private key in key; it is PEM: -----BEGIN PRIVATE KEY-----")
 
     def credentials(self) -> grpc.ChannelCredentials:
         """These options as gRPC takes them."""
@@ -131,6 +139,8 @@ def open_aio_channels(target: str | Sequence[str], tls: TlsOptions | None) -> li
 
 
 def _listed(target: str | Sequence[str], tls: TlsOptions | None) -> list[str]:
+    if not isinstance(tls, TlsOptions | None):
+        raise TypeError(f"tls is {type(tls).__name__}; it must be TlsOptions(), or None for plaintext")
     targets = listed_targets(target)
     for each in targets:
         check_target(each, tls)

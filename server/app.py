@@ -138,7 +138,8 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
         credentials = tls.credentials()
         process.describe_certificate(lambda: tls.expiry)
     server, port = open_server(settings, bounds, [interceptor], credentials)
-    http_port = own_http_port(settings, port)
+    if (http_port := own_http_port(settings, port)) is not None:
+        await http_port.loaded()  # rows are counted by what the process has before them
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     if sources:  # before anybody is told that it serves: without, the signal would end it
         signals.on_hangup(reloads.asked.set)

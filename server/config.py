@@ -27,6 +27,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from server.forms import WANTED, CallerKey, Collector, HostName, Origin
+
 PREFIX = "DRAGOMAN_"
 OTHERS_VARIABLES = {"DRAGOMAN_CPUS", "DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
 """With our prefix, but those of commands and of docker-compose.yml."""
@@ -36,10 +38,6 @@ class ConfigError(Exception):
     """Settings that cannot be used. The message says which and why."""
 
 
-HostName = Annotated[str, Field(pattern=r"^([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\])$")]
-"""What a request's `host` may say, without a port."""
-Origin = Annotated[str, Field(pattern=r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/]+)$")]
-"""As browsers write it (RFC 6454): without a slash at the end."""
 USUAL_PORTS = {"http": ":80", "https": ":443"}
 
 
@@ -179,7 +177,7 @@ class Settings(BaseSettings):
     """The `iss` that its tokens must have."""
     jwt_audience: str | None = Field(default=None, min_length=1)
     """The `aud` that its tokens must have: the name by which it knows this server."""
-    caller_key: str | None = Field(default=None, pattern=r"^[a-z0-9_.-]{1,64}$")
+    caller_key: CallerKey | None = None
     """Metadata that names the caller of calls without an identity. Any caller may write it. Default: none, the host."""
     quota_texts_per_s: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """Most texts of a caller in a second, where `callers` gives it no quota of its own."""
@@ -200,7 +198,7 @@ class Settings(BaseSettings):
     """Log and trace the labels that callers give their calls. Needs log_requests or otlp_endpoint."""
     log_text: CliImplicitFlag[bool] = False
     """Log what calls say and are answered, too. Needs log_requests."""
-    otlp_endpoint: str | None = Field(default=None, pattern=r"^https?://[^/\s]+/?$")
+    otlp_endpoint: Collector | None = None
     """OpenTelemetry collector to send traces to by OTLP over gRPC, such as http://127.0.0.1:4317; https:// is TLS."""
     trace_sample_ratio: float = Field(default=1.0, ge=0, le=1)
     """Share of the calls that come without a trace of their own to send traces of. Others are as their caller says."""
@@ -310,7 +308,7 @@ class _File(InitSettingsSource):
             raise ConfigError(f"{file}: config: a configuration file cannot name another one")
         for name in values:
             if name not in Settings.model_fields:
-                raise ConfigError(f"{file}: {name} is no setting{_suggest(name, Settings.model_fields)}")
+                raise ConfigError(f"{file}: {name} is no setting{_suggest(name.lower(), Settings.model_fields)}")
         return values
 
 
@@ -335,9 +333,13 @@ class _Flags(ArgumentParser):
     def error(self, message: str) -> NoReturn:
         known, unknown, arguments = message.partition("unrecognized arguments: ")
         if not unknown:
+            known = re.sub(r"ignored explicit argument (.*)", r"takes no value, and has \1", known)
             raise ConfigError(known.removeprefix("argument "))
         flag = arguments.split(" ")[0].partition("=")[0]
-        raise ConfigError(f"{flag} is no flag{_suggest(flag, self._option_string_actions)}")
+        way_out = _suggest(flag, self._option_string_actions)
+        if not flag.startswith("-"):
+            way_out = "; packages are named before all flags, and those of yes or no, such as --no-http, take no value"
+        raise ConfigError(f"{flag} is no flag{way_out}")
 
 
 class _ShowVersion(Action):
@@ -352,8 +354,8 @@ class _ShowVersion(Action):
 
 def _read_toml(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # with the mark of some editors
+    except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: {error}") from error
 
 
@@ -382,6 +384,8 @@ def _explain(error: ValidationError, flags: Container[str]) -> Iterable[str]:
         elif name:
             flag = f"--{name.partition('.')[0].replace('_', '-')}"
             given = flag if flag in flags else name
-            yield f"{given} is {problem['input']!r}: {problem['msg'].partition(', unable')[0]}"
+            wanted = WANTED.get(problem.get("ctx", {}).get("pattern", ""))
+            told = f"expected {wanted}" if wanted else problem["msg"].partition(", unable")[0]
+            yield f"{given} is {problem['input']!r}: {told}"
         else:
             yield str(problem["ctx"]["error"])

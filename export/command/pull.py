@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         "dragoman pull",
         description="Fetches a checkpoint, exports and verifies it, and keeps the package in $DRAGOMAN_HOME.",
-        epilog="Options of `dragoman export` may follow, but for --out.",
+        epilog="Options of `dragoman export` may follow, but for --out and --in-place.",
         allow_abbrev=False,
     )
     parser.add_argument("checkpoint", metavar="NAME", help="hf:OWNER/NAME[@REVISION] or firefox:PAIR")

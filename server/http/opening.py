@@ -39,6 +39,10 @@ class HttpPort:
         """As URLs have it."""
         self._detector = asyncio.create_task(asyncio.to_thread(load))
 
+    async def loaded(self) -> None:
+        """What it takes is in memory. To be awaited before anybody measures how much there is left."""
+        await self._detector
+
     def close(self) -> None:
         """Gives it back, where it was never opened."""
         self._detector.cancel()

@@ -69,7 +69,8 @@ def read_callers(file: Path) -> Callers:
             data = opened.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise ConfigError(f"callers {file} has more than {MAX_BYTES} bytes, the most that are read")
-        listed = CallersFile.model_validate(tomllib.loads(data.decode()))
+        text = data.decode("utf-8-sig")  # some editors put a mark of byte order before a text
+        listed = CallersFile.model_validate(tomllib.loads(text))
     except ValidationError as error:
         first = error.errors(include_input=False)[0]  # what stands there may be a token, and is not repeated
         raise ConfigError(f"callers {file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None

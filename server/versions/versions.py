@@ -109,6 +109,7 @@ class Versions:
         former = served.model.package_sha256
         if package.package.sha256 == former:
             log.info("the package of %s is the one that is served: %s", name, former)
+            self._metrics.current(name)
             return Reloaded(name, former)
         if package.name != name:
             raise CandidateRefused(name, f"its folder has a package of the name {package.name}: put that elsewhere")

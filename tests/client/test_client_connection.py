@@ -296,3 +296,15 @@ def test_tls_options_are_checked() -> None:
         TlsOptions(certificate=b"-----BEGIN CERTIFICATE-----")
     with pytest.raises(ValueError, match="PEM"):
         TlsOptions(root_certificates=b"not a certificate")
+    with pytest.raises(ValueError, match="no certificate in certificate; it is PEM"):
+        TlsOptions(certificate=b"der", key=b"-----BEGIN PRIVATE KEY-----")
+    with pytest.raises(ValueError, match="no private key in key; it is PEM"):
+        TlsOptions(certificate=b"-----BEGIN CERTIFICATE-----", key=b"der")
+    with pytest.raises(TypeError, match="root_certificates is str; it must be bytes, as they are in a file"):
+        TlsOptions("ca.pem")  # type: ignore[arg-type]
+
+
+async def test_a_client_that_is_told_true_asks_for_the_options() -> None:
+    for kind in (Client, AsyncClient):
+        with pytest.raises(TypeError, match=r"tls is bool; it must be TlsOptions\(\), or None for plaintext"):
+            kind("127.0.0.1:1", tls=True)  # type: ignore[arg-type]

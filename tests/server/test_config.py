@@ -105,7 +105,7 @@ def test_help_documents_every_setting_and_its_variable(capsys: pytest.CaptureFix
         (["--prot", "1"], r"^--prot is no flag; did you mean --port\?$"),
         (["--packge=artifacts/en-pt"], r"^--packge is no flag; did you mean --package\?$"),
         (["--pack", "artifacts/en-pt"], "^--pack is no flag"),
-        (["en-pt"], "^en-pt is no flag$"),
+        (["en-pt"], "^en-pt is no flag; packages are named before all flags, and"),
         (["--port"], "^--port: expected one argument$"),
         (["--port", "abc"], "^--port is 'abc': Input should be a valid integer$"),
     ],
@@ -155,6 +155,17 @@ def test_the_clients_variable_is_not_ours(monkeypatch: pytest.MonkeyPatch) -> No
 def test_an_unknown_key_of_the_file_is_refused_with_the_likely_one(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"server\.toml: worker is no setting; did you mean workers"):
         load_settings(["--config", write(tmp_path, "worker = 1")])
+    with pytest.raises(ConfigError, match=r"server\.toml: MAX_ROWS is no setting; did you mean max_rows"):
+        load_settings(["--config", write(tmp_path, "MAX_ROWS = 1")])
+
+
+def test_a_file_may_begin_with_the_mark_of_some_editors(tmp_path: Path) -> None:
+    assert load_settings(["--config", write(tmp_path, "\ufeffmax_rows = 3")]).max_rows == 3
+
+
+def test_a_file_that_nests_too_deep_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"server\.toml: maximum recursion depth"):
+        load_settings(["--config", write(tmp_path, f"package = {'[' * 100_000}")])
 
 
 @pytest.mark.parametrize(
@@ -191,10 +202,16 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--tls-client-ca", "a.pem"], "tls_client_ca needs tls_certificate"),
         (["--http-port", "81", "--metrics-port", "81"], "metrics_port and http_port are both 81: each needs a port of"),
         (["--port", "81", "--metrics-port", "81"], "port and metrics_port are both 81: each needs a port of its own"),
-        (["--http-hosts", "a.example,b.example:80"], "--http-hosts is 'b.example:80': String should match"),
-        (["--http-hosts", "http://a.example"], "--http-hosts is 'http://a.example': String should match"),
-        (["--http-cors", "https://a.example/"], "--http-cors is 'https://a.example/': String should match"),
-        (["--http-cors", "a.example"], "--http-cors is 'a.example': String should match"),
+        (["--http-hosts", "a.example,b.example:80"], "--http-hosts is 'b.example:80': expected a name without a port"),
+        (["--http-hosts", "http://a.example"], "--http-hosts is 'http://a.example': expected a name without"),
+        (["--http-cors", "https://a.example/"], "--http-cors is 'https://a.example/': .* without a slash"),
+        (["--http-cors", "a.example"], "--http-cors is 'a.example': .* such as https://example.org"),
+        (["--otlp-endpoint", "http://a:b"], "--otlp-endpoint is 'http://a:b': expected http://HOST:PORT or"),
+        (["--otlp-endpoint", "127.0.0.1:4317"], "--otlp-endpoint is '127.0.0.1:4317': expected http://HOST:PORT"),
+        (["--caller-key", "x-tenant-bin"], "--caller-key is 'x-tenant-bin': .* ends with -bin; expected another"),
+        (["--caller-key", "X-Tenant"], "--caller-key is 'X-Tenant': expected up to 64 of a-z, .*, such as x-tenant"),
+        (["--log-requests=true"], "--log-requests/--no-log-requests: takes no value, and has 'true'"),
+        (["--log-requests", "true"], "true is no flag; packages are named before all flags, and .* take no value"),
     ],
 )
 def test_a_value_out_of_range_is_refused_with_the_limit(arguments: list[str], message: str) -> None:

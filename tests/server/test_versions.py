@@ -97,7 +97,7 @@ def test_a_folder_that_changes_is_taken_up_and_one_that_is_broken_is_not(
 ) -> None:
     with server_process(folder.path, "--max-rows", 8) as server, Client(server.target) as client:
         first = client.models()[0].package_sha256
-        folder.version()
+        good = folder.version()
         eventually(lambda: client.models()[0].package_sha256 != first)
         second, text = client.models()[0].package_sha256, client.translate("The cat sleeps.").text
         broken = folder.version()
@@ -109,6 +109,9 @@ def test_a_folder_that_changes_is_taken_up_and_one_that_is_broken_is_not(
         assert "is not taken up, and the one before goes on" in capsys.readouterr().err
         assert client.models()[0].package_sha256 == second
         assert client.translate("The cat sleeps.", no_cache=True).text == text
+        folder.use(good)  # put back, it is what is served
+        eventually(lambda: server.metrics()("dragoman_model_reload_refused", model="en-pt") == 0)
+        assert server.metrics()("dragoman_model_reloads_total", model="en-pt", result="promoted") == 1
         folder.version()
         eventually(lambda: client.models()[0].package_sha256 != second)
         assert main(["reload", "--model", "en-pt", "--target", server.target]) == 0

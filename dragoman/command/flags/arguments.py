@@ -152,18 +152,22 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
     args = flags.parse(given, Arguments(command=command))
     if texts:
         args.texts = [*args.texts, *texts]
-    args.targets = args.targets or os.environ.get("DRAGOMAN_TARGET", "").split() or [DEFAULT_TARGET]
+    by_target = "--target" if args.targets else "DRAGOMAN_TARGET"
+    args.targets = args.targets or os.environ.get(by_target, "").split() or [DEFAULT_TARGET]
+    by_token = "--token-file" if args.token_file is not None else "DRAGOMAN_TOKEN"
     if args.token_file is None and (file := os.environ.get("DRAGOMAN_TOKEN_FILE")):
-        args.token_file = Path(file)
+        args.token_file, by_token = Path(file), "DRAGOMAN_TOKEN_FILE"
     try:
         token_metadata(args.token)
-    except (OSError, ValueError) as error:
-        flags.error(f"--token-file: {error}")
+    except OSError as error:
+        flags.error(f"{by_token}: {args.token_file}: {error.strerror}")
+    except ValueError as error:
+        flags.error(f"{by_token}: {error}")
     try:
         for target in listed_targets(args.targets):
             check_target(target, args.tls_options())
     except ValueError as error:
-        flags.error(f"--target: {error}")
+        flags.error(f"{by_target}: {error}")
     if args.timeout is None:
         args.timeout = DOCUMENT_TIMEOUT_S if getattr(args, "document", None) else DEFAULT_TIMEOUT_S
     if command == "translate" and args.n_best is not None:

@@ -72,7 +72,7 @@ class SharedPage:
 
 
 class MetricsServer:
-    """Answers GET /metrics, once for each connection. Used on one event loop."""
+    """Answers GET and HEAD of /metrics, once for each connection. Used on one event loop."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._page = SharedPage(Page(registry))
@@ -93,9 +93,9 @@ class MetricsServer:
         connection = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES)
         try:
             host, port, *_ = writer.get_extra_info("peername") or ("", 0)
-            answer = await self._answer(connection, reader, host, port)
+            answer, with_body = await self._answer(connection, reader, host, port)
             async with asyncio.timeout(ANSWER_S):
-                writer.write(_written(connection, *answer))
+                writer.write(_written(connection, *answer, with_body))
                 writer.close()
                 await writer.wait_closed()
         except (OSError, TimeoutError):
@@ -103,13 +103,21 @@ class MetricsServer:
         finally:
             writer.transport.abort()
 
-    async def _answer(self, connection: h11.Connection, reader: asyncio.StreamReader, host: str, port: int) -> Answer:
+    async def _answer(
+        self, connection: h11.Connection, reader: asyncio.StreamReader, host: str, port: int
+    ) -> tuple[Answer, bool]:
+        """And whether its body goes out, too: whoever asks by HEAD gets none."""
         try:
             request = await self._request(connection, reader, host, port)
         except TimeoutError:
-            return _told(HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time, or too many are half sent")
+            return _told(
+                HTTPStatus.REQUEST_TIMEOUT, "the request did not come in time, or too many are half sent"
+            ), True
         except h11.RemoteProtocolError as error:
-            return _told(HTTPStatus(error.error_status_hint), str(error))
+            return _told(HTTPStatus(error.error_status_hint), str(error)), True
+        return await self._answer_to(request), request.method != b"HEAD"
+
+    async def _answer_to(self, request: h11.Request) -> Answer:
         if self._answered == MOST_ANSWERED:
             return _told(HTTPStatus.SERVICE_UNAVAILABLE, f"{MOST_ANSWERED} requests are being answered: ask later")
         self._answered += 1
@@ -131,8 +139,8 @@ class MetricsServer:
         return event
 
     async def _page_for(self, request: h11.Request) -> Answer:
-        if request.method != b"GET":
-            return _told(HTTPStatus.METHOD_NOT_ALLOWED, "GET is the one method")
+        if request.method not in (b"GET", b"HEAD"):
+            return _told(HTTPStatus.METHOD_NOT_ALLOWED, "GET and HEAD are the methods")
         if request.target.partition(b"?")[0] != PATH:
             return _told(HTTPStatus.NOT_FOUND, f"the metrics are at {PATH.decode()}")
         openmetrics = any(name == b"accept" and OPENMETRICS.encode() in value for name, value in request.headers)
@@ -190,8 +198,8 @@ def _told(status: HTTPStatus, message: str) -> Answer:
     return status, "text/plain; charset=utf-8", f"{message}\n".encode()
 
 
-def _written(connection: h11.Connection, status: HTTPStatus, content_type: str, body: bytes) -> bytes:
+def _written(connection: h11.Connection, status: HTTPStatus, content_type: str, body: bytes, with_body: bool) -> bytes:
     headers = {"Content-Type": content_type, "Content-Length": str(len(body)), "Connection": "close"}
     response = h11.Response(status_code=status, reason=status.phrase, headers=list(headers.items()))
-    events = (response, h11.Data(data=body), h11.EndOfMessage())
+    events = (response, *([h11.Data(data=body)] if with_body else []), h11.EndOfMessage())
     return b"".join(connection.send(event) or b"" for event in events)

@@ -60,6 +60,10 @@ class VersionMetrics:
     def promoted(self, model: str) -> None:
         """It serves."""
         self._reloads.labels(model, "promoted").inc()
+        self.current(model)
+
+    def current(self, model: str) -> None:
+        """What is in its folder is what serves."""
         self._refused.labels(model).set(0)
 
     def refused(self, model: str) -> None:

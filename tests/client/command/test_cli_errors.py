@@ -104,7 +104,7 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["health", "--target", "[::1]"], "[::1] has no port; give HOST:PORT, such as [::1]:8500"),
         (["health", "--target", "localhost:85000"], "port 85000 of localhost:85000 is not from 1 to 65535"),
         (["health", "--ca", "no/such/file"], "--ca: no/such/file: No such file or directory"),
-        (["health", "--token-file", "no/such/file"], "--token-file: "),
+        (["health", "--token-file", "no/such/file"], "--token-file: no/such/file: No such file or directory\n"),
         (["health", "--token-file", str(ROOT / "LICENSE")], "--token-file: the token is empty, or has a character"),
         (["health", "--ca", str(ROOT / "LICENSE")], "no certificate in it; root certificates are PEM"),
     ],
@@ -114,6 +114,22 @@ def test_wrong_usage_exits_2_and_says_why(command: Dragoman, argv: list[str], me
     assert (result.code, result.out) == (2, "")
     assert message in result.err
     assert result.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("DRAGOMAN_TARGET", "localhost", "localhost has no port; give HOST:PORT, such as localhost:8500"),
+        ("DRAGOMAN_TARGET", "a:1 a:1", "a:1 is there 2 times; give every target once"),
+        ("DRAGOMAN_TOKEN", "a b", "the token is empty, or has a character that none has (RFC 6750)"),
+        ("DRAGOMAN_TOKEN_FILE", "no/such/file", "no/such/file: No such file or directory"),
+    ],
+)
+def test_a_variable_that_cannot_be_used_is_named(
+    command: Dragoman, monkeypatch: pytest.MonkeyPatch, name: str, value: str, message: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert command("health") == Result(2, "", f"dragoman health: {name}: {message}\n")
 
 
 @pytest.mark.parametrize(

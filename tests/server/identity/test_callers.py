@@ -64,6 +64,10 @@ def test_what_cannot_be_used_is_refused_and_no_token_repeated(tmp_path: Path, te
     assert "secret-token" not in str(caught.value) and "\n" not in str(caught.value)
 
 
+def test_a_file_may_begin_with_the_mark_of_some_editors(tmp_path: Path) -> None:
+    assert read_callers(write(tmp_path, "\ufeff[callers.a]\ncertificate = true")).names == ("a",)
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"callers .*gone\.toml: .*No such file"):
         read_callers(tmp_path / "gone.toml")

@@ -109,6 +109,14 @@ def test_what_is_not_asked_for_right_is_told_so(port: int, request_: bytes, stat
     assert b"\napples 3.0\n" in ask(port, REQUEST)
 
 
+@pytest.mark.parametrize("path", ["/metrics", "/"])
+def test_whoever_asks_by_head_gets_the_headers(port: int, path: str, caplog: pytest.LogCaptureFixture) -> None:
+    request = f" {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+    headers, _, body = ask(port, b"HEAD" + request).partition(b"\r\n\r\n")
+    assert headers == ask(port, b"GET" + request).partition(b"\r\n\r\n")[0] and body == b""
+    assert not caplog.records
+
+
 def test_pages_are_made_for_all_who_ask_meanwhile_and_are_never_old(
     port: int, pages: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:

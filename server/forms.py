@@ -1,0 +1,33 @@
+"""Forms that texts of settings must have, and what is said of one that has another: few read patterns."""
+
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
+
+HOST = r"([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\])"
+HOST_NAME = rf"^{HOST}$"
+ORIGIN = r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/]+)$"
+COLLECTOR = rf"^https?://{HOST}(:[0-9]{{1,5}})?/?$"
+KEY = r"^[a-z0-9_.-]{1,64}$"
+WANTED = {
+    HOST_NAME: "a name without a port, such as example.org, or an address such as [::1]",
+    ORIGIN: "* or an origin such as https://example.org, without a slash at its end",
+    COLLECTOR: "http://HOST:PORT or https://HOST:PORT",
+    KEY: "up to 64 of a-z, 0-9, _, . and -, such as x-tenant",
+}
+
+
+def _text_key(key: str) -> str:
+    if key.endswith("-bin"):
+        raise PydanticCustomError("bytes", "gRPC has bytes under a key that ends with -bin; expected another one")
+    return key
+
+
+HostName = Annotated[str, Field(pattern=HOST_NAME)]
+"""What a request's `host` may say, without a port."""
+Origin = Annotated[str, Field(pattern=ORIGIN)]
+"""As browsers write it (RFC 6454): without a slash at the end."""
+Collector = Annotated[str, Field(pattern=COLLECTOR)]
+CallerKey = Annotated[str, Field(pattern=KEY), AfterValidator(_text_key)]
+"""Of metadata."""
