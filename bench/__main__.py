@@ -16,7 +16,7 @@ from bench.cpu.tables import how
 from bench.cpu.turns import SPAWN, players
 from bench.cpu.work import Side
 from bench.firefox import compared, lexicon
-from bench.flags.values import folder_at, package_at, positive, whole
+from bench.flags.values import folder_at, folder_to_fill, package_at, positive, whole
 from bench.machine.noise import Watch
 from bench.machine.peak import measure_peaks
 from bench.packages.families import LARGE_VOCABULARY, NLLB_600M, T5_SMALL, FamilyShape
@@ -231,7 +231,7 @@ def main() -> None:
     )
     parser.add_argument("--checkpoint", type=folder_at, default=ZOO, help="what the other engines get")
     parser.add_argument("--optimum", metavar="FOLDER", help="where optimum-onnx is, if not where everything else is")
-    parser.add_argument("--work", type=Path, metavar="FOLDER", help="where models of random weights are kept")
+    parser.add_argument("--work", type=folder_to_fill, metavar="FOLDER", help="where models of random weights are kept")
     parser.add_argument("--repeats", type=whole, help="turns of each side (default: 7; quick: 3)")
     parser.add_argument(
         "--side",
@@ -243,7 +243,9 @@ def main() -> None:
         f"Decoding has: {'; '.join(plan.SIDES)}",
     )
     parser.add_argument("--core-hour", type=positive, default=0.04, help="price of a core for an hour (default: 0.04)")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="draw speed.svg and cost-curves.svg there")
+    parser.add_argument(
+        "--plots", type=folder_to_fill, metavar="FOLDER", help="draw speed.svg and cost-curves.svg there"
+    )
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")

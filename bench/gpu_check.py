@@ -101,6 +101,7 @@ def check(options: argparse.Namespace) -> int:
     os.environ |= ENVIRONMENT | (TOY_ENVIRONMENT if options.toy else {})
     soak_s = TOY_SOAK_S if options.toy else 60 * options.soak_minutes
     total_s = 60 * (options.budget_minutes + max(0.0, options.soak_minutes - SOAK_MINUTES))
+    options.out.mkdir(parents=True, exist_ok=True)  # a slip is told now, not when the first part has been done
     with work_folder(options.work) as work:
         plan = Plan(options.device, options.device_id, options.toy, work, soak_s)
         report = Report(options.out, plan, machine.facts(plan), {part.name: Outcome() for part in options.parts})

@@ -1,5 +1,6 @@
 """Servers under test and other sides, as processes of their own."""
 
+import argparse
 import contextlib
 import os
 import random
@@ -24,6 +25,10 @@ START_TIMEOUT_S = 180
 POLL_S = 0.02
 OWN_PORTS = range(20_000, 32_768)
 """Linux gives connections, and who asks for any port, those above; workers of Ray take those below."""
+
+
+class NotServingError(RuntimeError):
+    """A server has ended before it served, which it has told on standard error, or takes too long."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +114,8 @@ def serving(module: str, arguments: list[str], port: int | None = None, folder: 
     """Runs `python -m module`, which takes what `server` takes, until the block ends.
 
     port: a free one if left open. folder: the checkout whose module it is. None: this one
+
+    Raises NotServingError.
     """
     port, metrics_port = port or free_port(), free_port()
     command = [sys.executable, "-m", module, *arguments, "--port", str(port), "--metrics-port", str(metrics_port)]
@@ -126,6 +133,15 @@ def serving(module: str, arguments: list[str], port: int | None = None, folder: 
     finally:
         process.terminate()
         process.wait()
+
+
+@contextlib.contextmanager
+def or_exit(parser: argparse.ArgumentParser) -> Iterator[None]:
+    """For a measurement that has arguments of a server: exits with 2 where that does not serve with them."""
+    try:
+        yield
+    except NotServingError as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
 
 
 class Side:
@@ -176,8 +192,8 @@ def _wait_until_serving(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"the server ended with exit code {process.returncode} before it was serving")
+            raise NotServingError(f"the server ended with exit code {process.returncode} before it was serving")
         if is_serving(port):
             return
         time.sleep(POLL_S)
-    raise RuntimeError(f"the server was not serving within {START_TIMEOUT_S} s")
+    raise NotServingError(f"the server was not serving within {START_TIMEOUT_S} s")

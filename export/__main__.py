@@ -32,7 +32,7 @@ def _run(options: Options) -> int:
     from export.command.progress import Progress
     from export.sources import SourceError, fetch, source_of
 
-    progress = Progress(Console(stderr=True))
+    progress = Progress(Console(stderr=True, emoji=False))  # ":x:" in a name is no picture
     try:
         named = source_of(options.checkpoint) != "folder"
         with progress.stage("fetch") if named else nullcontext(progress.tell) as tell:

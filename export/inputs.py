@@ -58,7 +58,8 @@ def read_samples(file: Path, count: int) -> list[str]:
     """The first `count` sentences of a file. Raises InputError."""
     texts = sentences_of(file.read_bytes(), file)
     if not 0 < count <= len(texts):
-        raise InputError(f"--verify-samples is {count}; {file} has {len(texts)} sentences, and at least 1 is needed")
+        told = f"ask for 1 to {len(texts)}, or give more of them with --samples" if texts else "at least 1 is needed"
+        raise InputError(f"--verify-samples is {count}; {file} has {len(texts)} sentences: {told}")
     return texts[:count]
 
 

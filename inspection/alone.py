@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,11 @@ from models.package.folder import Package
 
 def inspect_encoder(package: Package, wanted: Wanted) -> Findings:
     """Raises PackageError, TokenizerError, DeviceError, EngineError, InspectionError."""
-    spec, tokenizer = package.manifest.graphs, package.tokenizer()
+    spec, tokenizer, unasked = package.manifest.graphs, package.tokenizer(), Wanted(wanted.text)
+    names = [field.name for field in fields(wanted)]
+    if ignored := [name for name in names if getattr(wanted, name) != getattr(unasked, name)]:
+        flags = ", ".join(f"--{name.replace('_', '-')}" for name in ignored)
+        raise InspectionError(f"{package.manifest.name} is an encoder alone, with no use for {flags}: leave it out")
     if spec.encoder_attention is None:
         raise InspectionError(f"{package.manifest.name} does not tell where tokens look: export it again")
     source_ids = tokenizer.encode(wanted.text)

@@ -16,7 +16,7 @@ def run(work: Callable[[Console], None], where: str = "") -> int:
 
     where: where they go on, such as " from the last checkpoint"
     """
-    console = Console(stderr=True)
+    console = Console(stderr=True, emoji=False)  # ":x:" in a name is no picture
     try:
         with termination_interrupts():
             work(console)

@@ -4,6 +4,7 @@ python -m training.distill PACKAGE --source mono.en --out artifacts/mono writes 
 """
 
 import argparse
+import hashlib
 import json
 import os
 import sys
@@ -12,10 +13,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from models.package.folder import Package, sha256
+from models.package.folder import Package
 from training.command import run
 from training.config import MOST_BEAMS
-from training.data.files import write_lines
+from training.data.files import lock, write_lines
 from training.data.text import read_lines
 from training.decoding import TargetLimits, Translating, open_package
 from training.errors import TrainingError
@@ -57,26 +58,38 @@ def distill(
 
     What is done is kept in a file beside them until then, so that an interrupted run goes on. Raises TrainingError.
     """
+    if not out.name:
+        raise TrainingError(f"{out} is a folder; name the two files in it, without the languages")
+    files = [out.with_name(f"{out.name}.{tags[0]}") for tags in languages(teacher)]
+    if source.resolve() in (file.resolve() for file in files):
+        raise TrainingError(f"{source} would be written over, without what does not end; choose another --out")
     lines = read_lines(source)
     sources = [translating.tokenizer.encode(line) for line in lines]
     check_lengths(source, lines, sources, translating.max_tokens)
-    files = [out.with_name(f"{out.name}.{tags[0]}") for tags in languages(teacher)]
     begun = files[1].with_name(f"{files[1].name}.begun")
     begun.parent.mkdir(parents=True, exist_ok=True)
-    heading = json.dumps({"source": sha256(source), "teacher": teacher.sha256, "num_beams": num_beams})
-    done = translations_in(begun, heading)
-    with begun.open("a", encoding="utf-8") as stream, Display(console, done, len(lines), "sentences") as display:
-        if done == 0 and stream.tell() == 0:
+    # Of what was read, and not of the file, which may be a pipe.
+    read = hashlib.sha256("".join(f"{line}\n" for line in lines).encode()).hexdigest()
+    heading = json.dumps({"source": read, "teacher": teacher.sha256, "num_beams": num_beams})
+    with begun.open("a", encoding="utf-8") as stream:
+        lock(stream.fileno(), f"another run writes to {begun}: wait for it, or choose another --out")
+        done = translations_in(begun, heading)
+        if done > len(lines):  # as two runs at a time left it before there was a lock
+            raise TrainingError(f"{begun} has {done:,} translations of {len(lines):,} sentences; delete it")
+        if begun.stat().st_size == 0:
             print(heading, file=stream)
-        rate = Rate()
-        for number, target in enumerate(translating.translate(sources[done:]), done + 1):
-            print(" ".join(target.text.split()) if target.complete else "", file=stream)
-            rate.add(target.tokens)
-            if number % SHOWN_EVERY == 0 or number == len(lines):
-                stream.flush()
-                display.update(number, f"{rate.read():,.0f} tokens/s")
-    kept = write_pairs(lines, begun.read_text(encoding="utf-8").split("\n")[1:-1], files)
-    begun.unlink()
+        with Display(console, done, len(lines), "sentences") as display:
+            rate = Rate()
+            for number, target in enumerate(translating.translate(sources[done:]), done + 1):
+                print(" ".join(target.text.split()) if target.complete else "", file=stream)
+                rate.add(target.tokens)
+                if number % SHOWN_EVERY == 0 or number == len(lines):
+                    stream.flush()
+                    display.update(number, f"{rate.read():,.0f} tokens/s")
+        kept = write_pairs(lines, begun.read_text(encoding="utf-8").split("\n")[1:-1], files)
+        begun.unlink()
+    if not kept:
+        raise TrainingError(f"none of {len(lines):,} translations ended by itself: there is nothing to learn from them")
     console.print(
         f"{files[0]} and {files[1]}: {kept:,} pairs; {len(lines) - kept:,} did not end and were left out",
         soft_wrap=True,
@@ -101,8 +114,6 @@ def languages(teacher: Package) -> tuple[Sequence[str], Sequence[str]]:
 
 def translations_in(begun: Path, heading: str) -> int:
     """How many lines a run that was interrupted has finished. What comes after the last whole line is cut off."""
-    if not begun.exists():
-        return 0
     content = begun.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if whole and whole.partition(b"\n")[0] != heading.encode():
@@ -114,10 +125,10 @@ def translations_in(begun: Path, heading: str) -> int:
 
 
 def write_pairs(lines: Sequence[str], translations: Sequence[str], files: Sequence[Path]) -> int:
-    """Writes the pairs that have a translation. Returns their number."""
+    """Writes the pairs that have a translation, if there are any. Returns their number."""
     pairs = [pair for pair in zip(lines, translations, strict=True) if pair[1]]
-    for file, side in zip(files, zip(*pairs, strict=True), strict=True):
-        write_lines(file, side)
+    for number, file in enumerate(files if pairs else ()):
+        write_lines(file, (pair[number] for pair in pairs))
     return len(pairs)
 
 

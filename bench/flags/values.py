@@ -1,6 +1,7 @@
 """What the values of arguments mean. ArgumentTypeError's message is shown with the argument's name."""
 
 import argparse
+import os
 from math import inf
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def new_file(given: str) -> Path:
     return path
 
 
+def folder_to_fill(given: str) -> Path:
+    """A folder to write to, which is made if it is not there, for the same reason."""
+    path = Path(given)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{given} cannot be a folder ({error.strerror}): write to another") from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise argparse.ArgumentTypeError(f"{given} is a folder that takes no files: write to another")
+    return path
+
+
 def whole(given: str) -> int:
     """A number of things, of which there is one at least."""
     if (value := int(given)) < 1:
@@ -64,3 +77,10 @@ def positive(given: str) -> float:
 def not_negative(given: str) -> float:
     """The same, or 0."""
     return positive(given) if float(given) else 0.0
+
+
+def seed(given: str) -> int:
+    """Of what is left to chance."""
+    if (value := int(given)) < 0:
+        raise argparse.ArgumentTypeError(f"{value} is less than 0")
+    return value

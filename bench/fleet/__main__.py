@@ -8,7 +8,7 @@ from functools import partial
 from math import inf
 from pathlib import Path
 
-from bench.flags.values import not_negative, package_at, positive, whole
+from bench.flags.values import not_negative, package_at, positive, seed, whole
 from bench.fleet.costs import MACHINES
 from bench.fleet.replica import Text
 from bench.fleet.simulation import Fleet, Found, Lengths, capacity, long_share, poisson, simulate, texts_of
@@ -33,6 +33,16 @@ COSTS = {"fixed_ms": 2.0, "each_ms": 0.4, "token_ms": 0.1}
 """Of a step, of each of its rows, and of a source token: en-pt on one core at 2.8 GHz."""
 FEWEST_TO_LOSE = 3
 """Replicas of a fleet of which a zone can be lost."""
+MOST_TEXTS = 100_000_000
+"""That come, which take a gigabyte; or that do not count."""
+MOST_WORKERS = 1_000_000
+"""Of a fleet, which take another one."""
+MOST_ROWS = 100_000
+"""Of a replica, which take a third one where it is asked what they can."""
+MOST_MS = 3.6e6
+"""Of a cost."""
+MOST_VALIDATED_S = 3600.0
+"""In which texts come to real servers: every call waits from the start."""
 
 
 class WrongUsage(Exception):
@@ -57,15 +67,28 @@ class Study:
 
         Raises WrongUsage where no text would count.
         """
-        begun, count, uncounted, waited_for = None, round(rate * self.seconds), round(rate * self.uncounted_s), 1.0
-        if count <= (0 if fleet.replicas > COPIED else uncounted):
-            raise WrongUsage(f"{count} texts come, and the first {uncounted} do not count: raise --seconds or --rate")
+        count, uncounted = self.counts(fleet.replicas, rate)
+        begun, waited_for = None, 1.0
         if fleet.replicas > COPIED:
             small = replace(fleet, replicas=COPIED, zone_loss=False, seed=fleet.seed + 1)
             share = COPIED / fleet.replicas
             begun = simulate(small, self._texts(small, share * rate), round(share * uncounted))
             uncounted, waited_for = 0, WAITED_FOR
         return simulate(fleet, self._texts(fleet, rate), count, uncounted, begun, waited_for)
+
+    def counts(self, replicas: int, rate: float) -> tuple[int, int]:
+        """Texts that come, and those that do not count. Raises WrongUsage where none would count, or they are many."""
+        if (workers := replicas * self.fleet.workers) > MOST_WORKERS:
+            told = f"{replicas:,} replicas have {workers:,} workers, and {MOST_WORKERS:,} are the most"
+            raise WrongUsage(f"{told}: lower --replicas, --workers or --rate")
+        for flag, seconds in (("--seconds", self.seconds), ("--uncounted-s", self.uncounted_s)):
+            if rate * seconds > MOST_TEXTS:
+                told = f"{rate:g} texts/s in {seconds:g} s are {rate * seconds:g}, and {MOST_TEXTS:,} are the most"
+                raise WrongUsage(f"{told}: lower {flag}, or --rate, --load or --replicas")
+        count, uncounted = round(rate * self.seconds), round(rate * self.uncounted_s)
+        if count <= (0 if replicas > COPIED else uncounted):
+            raise WrongUsage(f"{count} texts come, and the first {uncounted} do not count: raise --seconds or --rate")
+        return count, uncounted
 
     def _texts(self, fleet: Fleet, rate: float) -> Iterator[Text]:
         return texts_of(fleet, self.lengths, poisson(rate, fleet.seed))
@@ -82,6 +105,13 @@ def main(given: Sequence[str] | None = None) -> None:
         _tell_costs(arguments)
     except WrongUsage as error:
         parser.error(str(error))
+    if (rows := arguments.workers * arguments.rows) > MOST_ROWS:
+        parser.error(f"a replica has {rows:,} rows, and {MOST_ROWS:,} are the most: lower --rows or --workers")
+    if arguments.part == "validate" and arguments.seconds > MOST_VALIDATED_S:
+        parser.error(f"--seconds is {arguments.seconds:g}, and {MOST_VALIDATED_S:g} are the most of --part validate")
+    for name in COSTS:
+        if (ms := getattr(arguments, name)) > MOST_MS:
+            parser.error(f"--{name.replace('_', '-')} is {ms:g}, and {MOST_MS:g} are the most: an hour")
     if arguments.beams > arguments.rows:
         parser.error(f"a text of {arguments.beams} beams has no room in {arguments.rows} rows: raise --rows")
     if arguments.part == "zone" and min(arguments.replicas) < FEWEST_TO_LOSE:
@@ -115,7 +145,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--processes", type=whole, default=1, help="servers to validate with")
     parser.add_argument("--paced", action="store_true", help="they wait in each turn, and leave each other the cores")
     parser.add_argument("--seconds", type=positive, default=60.0, help="that texts come")
-    parser.add_argument("--seed", type=int, default=0, help="of what is left to chance")
+    parser.add_argument("--seed", type=seed, default=0, help="of what is left to chance")
     return parser
 
 
@@ -158,7 +188,13 @@ def _run(arguments: argparse.Namespace) -> None:
     lengths = lengths_of(arguments.package, arguments.beams)
     fleet = replace(fleet, long_share=long_share(fleet, lengths))
     study = Study(fleet, lengths, arguments.load, arguments.seconds, arguments.uncounted_s)
-    print(f"a replica answers {capacity(fleet, study.lengths):.1f} texts/s at most")
+    most = capacity(fleet, study.lengths)
+    if arguments.part in (None, "size"):
+        study.counts(1, arguments.rate)
+    if arguments.part != "size":
+        for replicas in arguments.replicas:  # before any of them takes its time
+            study.counts(replicas, study.load * replicas * most)
+    print(f"a replica answers {most:.1f} texts/s at most")
     if arguments.part in (None, "size"):
         size(study, arguments.rate, arguments.slo_ms / 1000, arguments.hour)
     for replicas in arguments.replicas:

@@ -73,6 +73,9 @@ def validate(package: Path, processes: int, seconds: float, seed: int, paced: bo
         for load in LOADS:
             due = list(islice(poisson(load * most, seed), round(load * most * seconds)))
             real, failed = asyncio.run(_open_loop(targets, texts, due))
+            if not real:
+                say(f"load {load:.0%}: none of {len(due)} calls was answered in {seconds:g} s: raise --seconds")
+                continue
             left = None if paced else max(cores - load * most * costs.call_cpu_s, 1 / MOST_PACE)
             fleet = Fleet(processes, measured, workers=1, routing="round robin", seed=seed, cores=left)
             simulated = [Text(at, lengths[i % TEXTS], costs.steps[i % TEXTS], 1, 1.0, i) for i, at in enumerate(due)]

@@ -16,7 +16,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench.flags.values import whole
+from bench.flags.values import folder_to_fill, whole
 from bench.machine.noise import instructions
 from bench.measure import alternate
 from bench.pages.markdown import machine, table
@@ -101,11 +101,11 @@ def main() -> None:
     parser.add_argument("--package", default="en-pt-int8", metavar="NAME", help="in models/zoo of both")
     parser.add_argument("--sentences", type=whole, default=SENTENCES, metavar="N", help=f"default: {SENTENCES}")
     parser.add_argument("--repeats", type=whole, default=REPEATS, metavar="N", help=f"turns; default: {REPEATS}")
-    parser.add_argument("--checkouts", type=Path, metavar="FOLDER", help="keeps them for another run")
+    parser.add_argument("--checkouts", type=folder_to_fill, metavar="FOLDER", help="keeps them for another run")
     chosen = parser.parse_args()
     texts, rows = json.dumps(flores("en")[: chosen.sentences]), list[list[str]]()
     with tempfile.TemporaryDirectory() as folder:
-        checkouts = Checkouts(chosen.checkouts or Path(folder))
+        checkouts = Checkouts((chosen.checkouts or Path(folder)).resolve())
         # All of them, before anything is measured.
         places = {"..".join(one): list(map(checkouts.of, one)) for one in chosen.ranges}
         for one, (before, after) in places.items():

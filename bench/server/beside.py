@@ -22,7 +22,7 @@ from grpc import aio
 
 from bench.flags.values import package_at, positive, whole
 from bench.measure import percentile
-from bench.process import serving
+from bench.process import or_exit, serving
 from bench.sentences import english
 from bench.soak.questions import short_texts
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args()
     options = ["--package", str(arguments.package), "--caller-key", KEY, *arguments.server]
-    with serving("server", options) as server:
+    with or_exit(parser), serving("server", options) as server:
         uvloop.run(measure(server.target, arguments.seconds, arguments.together, arguments.vectors))
 
 

@@ -23,7 +23,7 @@ from grpc import aio
 from bench.arrivals import arrivals
 from bench.flags.values import package_at, positive
 from bench.measure import percentile
-from bench.process import Server, serving
+from bench.process import Server, or_exit, serving
 from bench.sentences import english
 from dragoman.errors import from_rpc
 from dragoman.v1.translation_pb2 import TranslateRequest
@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--loads", type=positive, nargs="+", default=LOADS, help="calls for each that it can do")
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args()
-    with serving("server", ["--package", str(arguments.package), *arguments.server]) as server:
+    with or_exit(parser), serving("server", ["--package", str(arguments.package), *arguments.server]) as server:
         uvloop.run(measure(server, arguments.loads, arguments.seconds))
 
 

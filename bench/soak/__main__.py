@@ -13,7 +13,7 @@ from grpc import aio
 
 from bench.flags.values import new_file, package_at, positive, whole
 from bench.pages.markdown import machine
-from bench.process import Server, serving
+from bench.process import Server, or_exit, serving
 from bench.soak.callers import OF_ENGINES, Callers
 from bench.soak.questions import Alone, Metadata, answers_alone, texts_of_all_lengths
 from bench.soak.report import Reading, Report
@@ -37,7 +37,7 @@ LEFT = ("dragoman_rows_live", "dragoman_requests_waiting", "dragoman_rpc_in_flig
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Returns the exit code: 1 if anything was not as it has to be."""
+    """Returns the exit code: 1 if anything was not as it has to be. Exits with 2 where no server serves."""
     parser = argparse.ArgumentParser(prog="python -m bench.soak", description="A server under every kind of caller.")
     parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
     parser.add_argument("--hours", type=positive, default=0.01, help="how long")
@@ -52,7 +52,7 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=new_file, help="file to write the report to")
     parser.add_argument("server", nargs="*", help="more arguments of the server, after --")
     arguments = parser.parse_args(given)
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as folder, or_exit(parser):
         report = soak(arguments, Path(folder) / "callers.toml")
     print(report.markdown(), flush=True)  # before the file, which may be what cannot be written
     if arguments.json:

@@ -1,7 +1,7 @@
 """Which files become which: what a run is to do, and whether it can."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,6 +59,13 @@ def planned(source: Path, target: Path, format: str | None) -> list[Item]:
     for item in found:
         _check(item, inner)
     return found
+
+
+def check_memory(file: Path, target: Path, items: Sequence[Item]) -> None:
+    """A memory is no text and no translation, which it would be written over. Raises WrongUsage."""
+    memory = file.resolve()
+    if memory.is_relative_to(target.resolve()) or memory in (item.source.resolve() for item in items):
+        raise WrongUsage(f"{file} is {target}, in it, or a text to translate: give the memory another file")
 
 
 def _check(item: Item, target: Path) -> None:

@@ -107,7 +107,10 @@ def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> 
     shutil.rmtree(_ended(folder), ignore_errors=True)  # of a run that was killed meanwhile
     if not folder.exists() and os.path.lexists(target):
         raise WrongUsage(f"{target} exists already: delete it, or write to another place")
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise WrongUsage(f"{folder} cannot be a folder ({error.strerror}): write to another place") from error
     with _locked(folder / "lock", target):
         sources = list(map(_described, items))
         _check_same(folder / "job.json", {**asked, "files": [*chain.from_iterable(sources)]})

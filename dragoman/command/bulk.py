@@ -13,7 +13,7 @@ from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.formats import CHOICES
 from dragoman.bulk.job import Job, run
 from dragoman.bulk.memory import open_memory
-from dragoman.bulk.plan import planned
+from dragoman.bulk.plan import check_memory, planned
 from dragoman.bulk.rows import Columns
 from dragoman.bulk.unfinished import SUFFIX
 from dragoman.bulk.windows import Translated, in_threads
@@ -126,6 +126,8 @@ def _run(args: Arguments) -> int:
     items = planned(args.source, args.target, args.format)
     for item in items:
         item.open(columns).check()
+    if args.memory is not None:
+        check_memory(args.memory, args.target, items)
     job = Job(args.target, items, columns, args.keep_going)
     chosen = {name: value for name, value in options.items() if value is not None and value != ""}
     with _engine(args, options) as (hashes, translated):

@@ -22,9 +22,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     _have_streams()
     command, *rest = (sys.argv[1:] if argv is None else list(argv)) or [""]
     try:
-        code = _run(command, rest)
-        sys.stdout.flush()  # what cannot be written fails here, and not when the interpreter ends
-        return code
+        try:
+            return _run(command, rest)
+        finally:  # also where a parser exits
+            sys.stdout.flush()  # what cannot be written fails here, and not when the interpreter ends
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:

@@ -85,6 +85,9 @@ def parse(arguments: Sequence[str] | None) -> Options:
     for option in ("most_bleu_loss", "most_chrf_loss"):
         if getattr(options, option) is not None and options.references is None:
             parser.error(f"--{option.replace('_', '-')} belongs to --references, by which loss is measured")
+    for option, default in (("shortlist_first", FIRST), ("shortlist_best", BEST)):
+        if getattr(options, option) != default and options.shortlist is None:
+            parser.error(f"--{option.replace('_', '-')} belongs to --shortlist, of whose text a list is made")
     if options.in_place and options.precision == "int8":
         parser.error("--in-place keeps the checkpoint's weights, which are not in 8 bits: say --out")
     if options.in_place and source_of(options.checkpoint) != "folder":

@@ -51,7 +51,7 @@ def run(options: Options, fetched: Fetched, progress: Progress) -> int:
     except BAD_INPUT as error:
         return progress.fail(error, 2)
     if not options.quiet:
-        Console().print(summary(manifest, graphs, progress.seconds))
+        Console(emoji=False).print(summary(manifest, graphs, progress.seconds))
     print(f"{package} is ready. Serve it: python -m server --package {package}")
     return 0
 

@@ -11,7 +11,18 @@ import psutil
 import pytest
 
 from bench import gpu_check
-from bench.flags.values import beams, file_at, folder_at, new_file, not_negative, package_at, positive, whole
+from bench.flags.values import (
+    beams,
+    file_at,
+    folder_at,
+    folder_to_fill,
+    new_file,
+    not_negative,
+    package_at,
+    positive,
+    seed,
+    whole,
+)
 from bench.options.before import revisions
 from bench.server.libretranslate import python_of
 from tests.server_process import ROOT, WAIT_S
@@ -36,6 +47,9 @@ with serving("server", ["--package", sys.argv[1], "--workers", "1", "--log-level
         (file_at, "nowhere", "nowhere is no file"),
         (new_file, "nowhere/report.json", "nowhere is no folder: make it first"),
         (new_file, ".", ". is a folder: name a file in it"),
+        (folder_to_fill, "/dev/null", "/dev/null cannot be a folder .File exists.: write to another"),
+        (folder_to_fill, "/dev/null/plots", "/dev/null/plots cannot be a folder .Not a directory.: write to another"),
+        (seed, "-1", "-1 is less than 0"),
         (whole, "0", "0 is less than 1"),
         (whole, "-3", "-3 is less than 1"),
         (beams, "0", "0 is less than 1"),
@@ -58,8 +72,10 @@ def test_a_value_is_refused_by_what_is_wrong_with_it(
     assert type(caught.value).__name__ == "ArgumentTypeError"
 
 
-def test_values_that_are_right() -> None:
-    assert (package_at(str(ZOO)), whole("7"), positive("0.5")) == (ZOO, 7, 0.5)
+def test_values_that_are_right(tmp_path: Path) -> None:
+    assert (package_at(str(ZOO)), whole("7"), positive("0.5"), seed("0")) == (ZOO, 7, 0.5, 0)
+    assert folder_to_fill(str(tmp_path / "a" / "b")) == folder_to_fill(f"{tmp_path}/a/b/") == tmp_path / "a" / "b"
+    assert (tmp_path / "a" / "b").is_dir()
     assert (folder_at(str(ZOO)), file_at(str(ZOO / "manifest.json"))) == (ZOO, ZOO / "manifest.json")
     assert new_file("report.json") == Path("report.json")
     assert [not_negative(given) for given in ("0", "0.0", "-0", "0.5")] == [0, 0, 0, 0.5]
@@ -77,6 +93,27 @@ def test_a_measurement_of_no_package_does_not_begin(
     told = capsys.readouterr()
     assert (ended.value.code, told.out) == (2, "")
     assert "nowhere is not a package" in told.err
+
+
+@pytest.mark.parametrize("flag", ["--plots", "--work"])
+def test_a_place_that_is_no_folder_is_refused_before_anything_is_measured(
+    flag: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["bench", flag, "/dev/null", "no part"])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module("bench.__main__").main()
+    assert ended.value.code == 2
+    assert f"argument {flag}: /dev/null cannot be a folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("module", ["soak", "server.overload", "server.beside"])
+def test_arguments_that_the_server_refuses_are_told_by_the_server(module: str) -> None:
+    command = [sys.executable, "-m", f"bench.{module}", "--package", str(ZOO), "--", "--nonsense"]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    of_server, of_measurement = ran.stderr.splitlines()
+    assert of_server.startswith("python -m server: --nonsense is no flag")
+    assert of_measurement == f"python -m bench.{module}: error: the server ended with exit code 2 before it was serving"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.fleet.__main__ import Study, main, size
+from bench.fleet import validation
+from bench.fleet.__main__ import ZOO, Study, main, size
 from bench.fleet.costs import MACHINES, TOKENS
 from bench.fleet.replica import Text
 from bench.fleet.simulation import Fleet, Found, Lengths, capacity, poisson, simulate, texts_of
@@ -128,6 +129,17 @@ def test_a_size_is_the_smallest_that_is_fast_enough_if_any_is(
         ("--part zone --replicas 2", "--replicas is 2, and a third is lost: from 3 on"),
         ("--part routing --replicas 1 --seconds 0.5", "texts come, and the first 86 do not count"),
         ("--package nowhere", "nowhere is not a package"),
+        ("--seed -5", "-5 is less than 0"),
+        (
+            "--part size --rate 1e300",
+            "1e+300 texts/s in 60 s are 6e+301, and 100,000,000 are the most: lower --seconds",
+        ),
+        ("--part size --seconds 1e9", "1000 texts/s in 1e+09 s are 1e+12, and 100,000,000 are the most"),
+        ("--part routing --uncounted-s 1e308", "and 100,000,000 are the most: lower --uncounted-s"),
+        ("--part zone --replicas 5 1000000", "1,000,000 replicas have 2,000,000 workers, and 1,000,000 are the most"),
+        ("--workers 2 --rows 1000000", "a replica has 2,000,000 rows, and 100,000 are the most"),
+        ("--token-ms 1e308", "--token-ms is 1e+308, and 3.6e+06 are the most"),
+        ("--part validate --seconds 1e9", "--seconds is 1e+09, and 3600 are the most of --part validate"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(given: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,3 +189,13 @@ def test_what_was_not_measured_is_refused(given: list[str], message: str, capsys
     with pytest.raises(SystemExit, match="2"):
         main(given)
     assert message in capsys.readouterr().err
+
+
+def test_validation_in_too_little_time_for_a_call_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(validation, "TEXTS", 8)
+    validation.validate(ZOO, processes=1, seconds=1e-6, seed=0, paced=True)
+    told = capsys.readouterr().out
+    for load in ("30%", "50%", "70%"):
+        assert f"load {load}: none of 0 calls was answered in 1e-06 s: raise --seconds" in told

@@ -53,6 +53,8 @@ SLIPS = {
     ),
     "no number": (["x", "--verify-samples", "many"], "argument --verify-samples: invalid int value: 'many'"),
     "in place of what is fetched": (["hf:a/b", "--in-place"], "--in-place makes a folder of yours a package"),
+    "the size of no list": (["x", "--shortlist-first", "9"], "--shortlist-first belongs to --shortlist, of whose text"),
+    "the length of no list": (["x", "--shortlist-best", "9"], "--shortlist-best belongs to --shortlist, of whose text"),
     "no checkpoint": ([], "the following arguments are required: checkpoint"),
 }
 
@@ -95,3 +97,8 @@ def test_a_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     Path("hf:model").mkdir()
     assert fetch("./hf:model", "", print).name == "hf:model"
+
+
+def test_a_name_with_colons_is_told_as_it_is(capsys: Capture) -> None:
+    assert main(["nowhere/:x:"]) == 2
+    assert capsys.readouterr().err.startswith("error: nowhere/:x: ")

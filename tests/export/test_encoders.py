@@ -22,7 +22,7 @@ from dragoman import Client
 from dragoman.wire.encoding import Pooling
 from engine.errors import NotFinite
 from export.__main__ import main
-from inspection.findings import Wanted
+from inspection.findings import InspectionError, Wanted
 from inspection.inspect import inspect
 from inspection.page import pictures, report
 from kernels.library import Library
@@ -123,6 +123,17 @@ def test_the_package_says_what_it_is(package: Package) -> None:
     assert found.probability_error is not None and found.probability_error < 1e-5
     assert manifest.classifier is not None and manifest.classifier.of == "tokens"
     assert [len(probe.numbers) for probe in manifest.graphs.vector_probes] == [16] * 4
+
+
+def test_inspection_refuses_what_only_a_search_has(package: Package) -> None:
+    name = package.manifest.name
+    for asked, flags in (
+        (Wanted("a", target_language="pt", beams=2), "--target-language, --beams"),
+        (Wanted("a", source_language="en", alternatives=3), "--source-language, --alternatives"),
+        (Wanted("a", max_new_tokens=3, length_penalty=float("nan")), "--max-new-tokens, --length-penalty"),
+    ):
+        with pytest.raises(InspectionError, match=f"^{name} is an encoder alone, with no use for {flags}: leave"):
+            inspect(package.folder, asked)
 
 
 @torch.no_grad()

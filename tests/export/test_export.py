@@ -207,7 +207,10 @@ BAD_INPUT: dict[str, tuple[Callable[[Path], list[object]], str]] = {
         lambda folder: [folder, "--samples", folder / "model.safetensors"],
         "model.safetensors is not UTF-8",
     ),
-    "too many samples": (lambda folder: [folder, "--verify-samples", 201], "has 200 sentences"),
+    "too many samples": (
+        lambda folder: [folder, "--verify-samples", 201],
+        "200 sentences: ask for 1 to 200, or give",
+    ),
     "no sample": (lambda folder: [folder, "--verify-samples", 0], "--verify-samples is 0"),
     "bf16, which nothing here can verify": (
         lambda folder: [folder, "--precision", "bf16"],

@@ -299,13 +299,13 @@ def test_text_of_another_script_is_refused(
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        (("--shortlist-best", 0), "--shortlist-best is 0; expected 1 to "),
-        (("--shortlist-first", 40_000), "--shortlist-first is 40000; expected 0 to "),
+        (("--shortlist", SAMPLES, "--shortlist-best", 0), "--shortlist-best is 0; expected 1 to "),
+        (("--shortlist", SAMPLES, "--shortlist-first", 40_000), "--shortlist-first is 40000; expected 0 to "),
         (("--shortlist", "nowhere.txt"), "nowhere.txt"),
     ],
 )
 def test_bad_options_are_refused(
-    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[object, object], said: str
+    tiny_checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: tuple[object, ...], said: str
 ) -> None:
     assert export(tiny_checkpoint, "--out", tmp_path / "package", *option) == 2
     assert said in capsys.readouterr().err

@@ -1,6 +1,8 @@
 """A teacher writes the text, or gives the logits."""
 
+import fcntl
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -111,6 +113,69 @@ def test_a_bad_source_is_refused(
     assert distill(command) == 2
     assert message in capfd.readouterr().err
     assert [file.name for file in tmp_path.iterdir()] == ["bad.en"]
+
+
+def test_two_runs_do_not_write_one_text(
+    tiny_package: Package, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = [str(tiny_package.folder), "--source", str(source), "--out", str(tmp_path / "mono")]
+    with (tmp_path / "mono.pt.begun").open("w") as of_another:
+        fcntl.flock(of_another, fcntl.LOCK_EX)
+        assert distill(command) == 2
+        assert "another run writes to" in capfd.readouterr().err
+    assert (tmp_path / "mono.pt.begun").read_bytes() == b""
+    assert distill(command) == 0
+
+
+@pytest.mark.parametrize(("out", "told"), [("mono", "mono.en would be written over"), ("/", "/ is a folder; name the")])
+def test_what_would_write_over_its_source_or_has_no_name_is_refused(
+    out: str, told: str, tiny_package: Package, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = source.rename(tmp_path / "mono.en")
+    before = text.read_bytes()
+    assert distill([str(tiny_package.folder), "--source", str(text), "--out", str(tmp_path / out)]) == 2
+    assert told in capfd.readouterr().err
+    assert [(file.name, file.read_bytes()) for file in tmp_path.iterdir() if file.is_file()] == [("mono.en", before)]
+
+
+def test_a_pipe_is_known_by_its_text(
+    tiny_package: Package, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """What was begun is gone on with for the same text alone."""
+    heading = {"source": sha256(source), "teacher": tiny_package.sha256, "num_beams": 1}
+    (tmp_path / "mono.pt.begun").write_text(f"{json.dumps(heading)}\nthe first\n", encoding="utf-8")
+    command = [str(tiny_package.folder), "--out", str(tmp_path / "mono"), "--source"]
+    assert distill([*command, piped("another text\n")]) == 2
+    assert "was begun with another source" in capfd.readouterr().err
+    assert distill([*command, piped(source.read_text(encoding="utf-8"))]) == 0
+    assert lines(tmp_path / "mono.pt")[0] == "the first"
+
+
+def piped(text: str) -> str:
+    """The name of a pipe with it, which a shell gives by `<(...)`. It is shorter than what a pipe holds."""
+    read, write = os.pipe()
+    os.write(write, text.encode())
+    os.close(write)
+    return f"/dev/fd/{read}"
+
+
+def test_more_translations_than_sentences_are_refused(
+    tiny_package: Package, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    heading = {"source": sha256(source), "teacher": tiny_package.sha256, "num_beams": 1}
+    (tmp_path / "mono.pt.begun").write_text(f"{json.dumps(heading)}\n" + "one\n" * 25, encoding="utf-8")
+    assert distill([str(tiny_package.folder), "--source", str(source), "--out", str(tmp_path / "mono")]) == 2
+    assert "mono.pt.begun has 25 translations of 24 sentences; delete it" in capfd.readouterr().err
+
+
+def test_where_no_translation_ends_it_says_so(
+    tiny_package: Package, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    heading = {"source": sha256(source), "teacher": tiny_package.sha256, "num_beams": 1}
+    (tmp_path / "mono.pt.begun").write_text(f"{json.dumps(heading)}\n" + "\n" * 24, encoding="utf-8")
+    assert distill([str(tiny_package.folder), "--source", str(source), "--out", str(tmp_path / "mono")]) == 2
+    assert "none of 24 translations ended by itself" in capfd.readouterr().err
+    assert [file.name for file in tmp_path.iterdir()] == [source.name]
 
 
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

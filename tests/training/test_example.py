@@ -1,6 +1,8 @@
 """The example of the README, cut down to a minute, learns to translate."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +43,16 @@ def test_it_learns_to_translate(tmp_path: Path, capfd: pytest.CaptureFixture[str
     assert final == pytest.approx(late, abs=3)  # the same weights, but for rounding
     assert final > early + 20  # the decoder has the weights of now, not those it was traced with
     assert final > 60
+
+
+@pytest.mark.parametrize("name", ["number_words", "labelled_words", "click_log"])
+def test_a_text_that_cannot_be_written_says_where(name: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", f"training.examples.{name}"]
+    ran = subprocess.run([*command, "/dev/null"], cwd=ROOT, capture_output=True, text=True, check=False)
+    told = "error: /dev/null cannot be written to (File exists); name another folder\n"
+    assert (ran.returncode, ran.stdout, ran.stderr) == (2, "", told)
+    subprocess.run([*command, str(tmp_path / "new" / "text")], cwd=ROOT, check=True)
+    assert list((tmp_path / "new" / "text").iterdir())
 
 
 @pytest.mark.parametrize(

@@ -63,3 +63,8 @@ def test_keys_that_an_encoder_has_no_use_for_are_refused(objective: str, section
     }
     with pytest.raises(ValidationError, match=f"has no {key}"):
         EncoderExperiment.model_validate(run | section)
+
+
+def test_a_name_with_colons_is_told_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    assert choose.main(["nowhere/:x:", "out"]) == 2
+    assert capsys.readouterr().err.startswith("error: nowhere/:x:/mono.en cannot be read")

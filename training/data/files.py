@@ -1,11 +1,14 @@
 """Files that are there whole or not at all: written under a temporary name, then renamed."""
 
+import errno
+import fcntl
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from models.disk import sync
+from training.errors import TrainingError
 
 
 @contextmanager
@@ -41,6 +44,17 @@ def new_folder(folder: Path) -> Iterator[Path]:
         shutil.rmtree(replaced, ignore_errors=True)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def lock(descriptor: int, taken: str) -> None:
+    """Until the descriptor of a file or folder is closed. Raises TrainingError, which says `taken`."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise TrainingError(taken) from error
+    except OSError as error:  # some file systems of clusters have no locks, and are trained on nevertheless
+        if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+            raise
 
 
 def write_lines(file: Path, lines: Iterable[str]) -> None:

@@ -5,12 +5,13 @@ second, item, 1 if it was clicked), in the order of time of each user. People cl
 something that they clicked on a short while before, above all if it is of the same brand, and seldom on the same twice.
 """
 
-import argparse
 import math
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+
+from training.examples.folder import into_folder
 
 USERS, SEEN, SEED = 2500, 40, 1
 """People, what each is shown, and where the dice begin."""
@@ -100,6 +101,4 @@ def write(folder: Path, users: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser("python -m training.examples.click_log", description=__doc__)
-    parser.add_argument("folder", type=Path)
-    write(parser.parse_args().folder, USERS, SEED)
+    into_folder("click_log", __doc__, lambda folder: write(folder, USERS, SEED))

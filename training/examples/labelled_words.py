@@ -4,11 +4,11 @@ python -m training.examples.labelled_words FOLDER writes train and valid of docu
 and again), kinds (.tsv: what each sentence is of) and words (.conll: which words are numbers, and which things).
 """
 
-import argparse
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from training.examples.folder import into_folder
 from training.examples.number_words import NOUNS, ONES, PLURALS, TENS, counted, dated, timed
 
 SENTENCES, HELD_OUT, SEED = 20_000, 500, 1
@@ -71,6 +71,4 @@ def write(folder: Path, sentences: Sequence[Labelled], held_out: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser("python -m training.examples.labelled_words", description=__doc__)
-    parser.add_argument("folder", type=Path)
-    write(parser.parse_args().folder, make_sentences(SENTENCES, SEED), HELD_OUT)
+    into_folder("labelled_words", __doc__, lambda folder: write(folder, make_sentences(SENTENCES, SEED), HELD_OUT))

@@ -5,10 +5,11 @@ it is translation: adjectives change places, numerals and articles agree with th
 is among the training sentences.
 """
 
-import argparse
 import random
 from collections.abc import Sequence
 from pathlib import Path
+
+from training.examples.folder import into_folder
 
 PAIRS, HELD_OUT, SEED = 40_000, 500, 1
 
@@ -196,6 +197,4 @@ def write(folder: Path, pairs: Sequence[Pair], held_out: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser("python -m training.examples.number_words", description=__doc__)
-    parser.add_argument("folder", type=Path)
-    write(parser.parse_args().folder, make_pairs(PAIRS, SEED), HELD_OUT)
+    into_folder("number_words", __doc__, lambda folder: write(folder, make_pairs(PAIRS, SEED), HELD_OUT))

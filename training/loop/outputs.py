@@ -1,13 +1,12 @@
 """The folder of a run: what it writes, and where."""
 
-import errno
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from training.data.files import lock
 from training.errors import TrainingError
 from training.loop.processes import Processes
 
@@ -68,23 +67,11 @@ class Outputs:
         self.folder.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            self._lock(descriptor)
+            lock(descriptor, f"another run writes to {self.folder}: wait for it, or choose another output folder")
             self._check_model()
             yield
         finally:
             os.close(descriptor)
-
-    def _lock(self, descriptor: int) -> None:
-        """Until the folder's descriptor is closed."""
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise TrainingError(
-                f"another run writes to {self.folder}: wait for it, or choose another output folder"
-            ) from error
-        except OSError as error:  # some file systems of clusters have no locks, and are trained on nevertheless
-            if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
-                raise
 
     def _check_model(self) -> None:
         """The finished model must not take the place of something that no run here wrote."""

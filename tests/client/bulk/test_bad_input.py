@@ -13,6 +13,7 @@ from dragoman.bulk import memory
 from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.formats.lines import MOST_BYTES
 from dragoman.bulk.memory import open_memory
+from dragoman.command.bulk import main
 from dragoman.errors import Unavailable
 from tests.client.bulk.running import REFUSED, Bulk
 
@@ -100,6 +101,11 @@ WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] =
     ),
     "onto itself": (lambda p: (p / "a.txt").touch(), lambda p: p / "a.txt", "would be read too"),
     "no folder": (lambda p: (p / "a.txt").touch(), lambda p: p / "none" / "b.txt", "none is no folder: make it first"),
+    "a folder that takes no folders": (
+        lambda p: (p / "a.txt").touch(),
+        lambda p: Path("/proc/b.txt"),
+        "/proc/b.txt.unfinished cannot be a folder (No such file or directory): write to another place",
+    ),
     "nothing there": (lambda p: None, lambda p: p / "b.txt", "is not there"),
 }
 
@@ -263,6 +269,18 @@ def test_a_memory_that_is_none(tmp_path: Path) -> None:
             pass
     with pytest.raises(WrongUsage, match="cannot be a memory"), open_memory(tmp_path, ["1"], {}):
         pass
+
+
+@pytest.mark.parametrize("memory", ["b.txt", "b.txt/memory", "a.txt"])
+def test_a_memory_in_the_place_of_a_text_or_a_translation_is_refused_before_it_is_made(
+    memory: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target, file = (str(tmp_path / name) for name in ("a.txt", "b.txt", memory))
+    Path(source).touch()
+    assert main([source, target, "--memory", file, "--package", str(tmp_path / "nowhere")]) == 2
+    told = f"{file} is {target}, in it, or a text to translate: give the memory another file"
+    assert capsys.readouterr().err == f"dragoman: {told}\n"
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"] and not (tmp_path / "a.txt").stat().st_size
 
 
 def test_a_memory_is_made_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

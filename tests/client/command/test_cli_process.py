@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -125,8 +126,9 @@ def test_nobody_who_reads_is_no_failure(words: list[str]) -> None:
 WRITES = ["--help", "--version", "health", "translate a", "completion bash", "translate --help", "bulk --version"]
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize("words", WRITES)
+@pytest.mark.parametrize(
+    ("words", "unbuffered"), [*product(WRITES, ["", "1"]), ("show --help", ""), ("inspect --help", "")]
+)
 def test_a_full_disk_is_told_in_a_line(server: FakeServer, words: str, unbuffered: str) -> None:
     env = os.environ | {"DRAGOMAN_TARGET": server.target, "PYTHONUNBUFFERED": unbuffered}
     with open("/dev/full", "wb") as output:
