@@ -67,6 +67,15 @@ def test_a_name_that_a_graph_does_not_have_is_refused(
         package.graphs()
 
 
+@pytest.mark.parametrize("heads", [5, 7])
+def test_heads_that_columns_cannot_be_of_are_refused(copy: Path, heads: int) -> None:
+    edit_manifest(copy, in_graphs("scoring", "attention", "within", heads=heads))
+    package = Package.open(copy)
+    said = rf"target\.onnx gives self_query0 as fp32 .*, 48\]; it must be fp32 .*, {heads} \* n\]: "
+    with pytest.raises(PackageError, match=said):
+        package.graphs()
+
+
 @pytest.mark.parametrize(
     ("file", "name", "wrong", "said"),
     [

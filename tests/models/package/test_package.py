@@ -154,6 +154,11 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
         (lambda manifest: manifest.update(languages={"pt": {"start_id": -1}}), "languages.pt.start_id: "),
         (lambda manifest: manifest["model"].update(width="wide"), "model.transformer.width: "),
         (lambda manifest: manifest["model"].update(encoder_heads=5), "48 is not a multiple of 5 heads"),
+        (lambda manifest: manifest["encoding"].update(dimensions=49), "dimensions is 49; a vector has 48 values"),
+        (
+            in_graphs(vector_probes=[{"source_ids": [1], "numbers": [0.5] * 49}]),
+            "a probe has 49 numbers; a vector has 48",
+        ),
         (lambda manifest: manifest.pop("certificate"), "certificate: Field required"),
         (lambda manifest: manifest["files"].pop("vocab.json"), "files has no entry for vocab.json"),
         (lambda manifest: manifest.update(shortlist="vocab.json"), "graphs.output is None and shortlist is vocab.json"),
