@@ -18,13 +18,22 @@ from models.package.graph_files import GraphFiles
 GRAPH, INPUT, OUTPUT, NAME, TYPE, TENSOR, ELEMENT, SHAPE, AXIS, NUMBER, WORD = 7, 11, 12, 1, 2, 1, 1, 2, 1, 1, 2
 """Numbers of the fields of ModelProto, GraphProto, ValueInfoProto, TypeProto, TypeProto.Tensor, TensorShapeProto and
 its Dimension."""
+NODE, FUNCTION, NODE_OF_FUNCTION, OPERATOR = 1, 25, 7, 4
+"""The same of GraphProto, ModelProto, FunctionProto and NodeProto."""
+CONTROL = frozenset({b"If", b"Loop", b"Scan", b"SequenceMap"})
+"""Operators that run graphs of their own, perhaps for ever: a start or a reload would not come to its end."""
 
 
 def check_graphs(graphs: GraphFiles) -> None:
     """Raises PackageError for a graph that does not take or give what an engine, by the manifest, asks of it.
 
-    Its first request would find out.
+    Its first request would find out. Nor may any run others in itself, which export writes never.
     """
+    for graph in graphs.spec.files:
+        file = graphs.folder / graph.file
+        if odd := CONTROL & operators(read(file, graphs.entries.get(graph.file))):
+            named = ", ".join(sorted(name.decode() for name in odd))
+            raise PackageError(f"{file} has the operator {named}, which no exported graph has: {EXPORT_AGAIN}")
     for one in wanted(graphs.spec):
         file = graphs.folder / one.graph.file
         takes, gives = tensors(read(file, graphs.entries.get(one.graph.file)))
@@ -33,6 +42,13 @@ def check_graphs(graphs: GraphFiles) -> None:
             _check(file, "take", "which it is to be fed", takes, one.takes)
             for name in takes.keys() - one.takes.keys():
                 raise PackageError(f"{file} takes {name}, which nobody feeds it: {EXPORT_AGAIN}")
+
+
+def operators(model: bytes) -> set[bytes]:
+    """Those of its nodes."""
+    nodes = [node for graph in _inside(model, GRAPH) for node in _inside(graph, NODE)]
+    nodes += [node for function in _inside(model, FUNCTION) for node in _inside(function, NODE_OF_FUNCTION)]
+    return {name for node in nodes for name in _inside(node, OPERATOR)}
 
 
 def tensors(model: bytes) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
