@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from engine.devices.session import CPU
 from engine.errors import NotFinite
 from engine.loading.load import Loadable, open_decoder
-from inspection.findings import Classified, Findings, InspectionError, Wanted, source_labels
+from inspection.findings import Classified, Findings, InspectionError, Wanted, source_labels, tokens_of
 from models.encoding.classifier import Classifier
 from models.package.folder import Package
 
@@ -24,13 +24,12 @@ def inspect_encoder(package: Package, wanted: Wanted) -> Findings:
         raise InspectionError(f"{package.manifest.name} is an encoder alone, with no use for {flags}: leave it out")
     if spec.encoder_attention is None:
         raise InspectionError(f"{package.manifest.name} does not tell where tokens look: export it again")
-    source_ids = tokenizer.encode(wanted.text)
-    if len(source_ids) > spec.max_positions:
-        raise InspectionError(f"the text has {len(source_ids)} tokens; the model takes {spec.max_positions}")
+    source_ids = tokens_of(tokenizer, wanted, spec)
     with closing(open_decoder(Loadable.of(package), CPU)) as encoder:
         hidden = encoder.encode([source_ids])[0].hidden().copy()
         attention = encoder.given_targets.source_attention(source_ids)
-    source, classifier = source_labels(tokenizer, wanted, ends=True), package.classifier()
+    source = source_labels(tokenizer, wanted, ends=source_ids[-1] == spec.vocabulary.end_id)
+    classifier = package.classifier()
     found = () if classifier is None else _classified(classifier, hidden, source)
     return Findings(
         package=package, wanted=wanted, source=source, hidden=hidden, source_attention=attention, classified=found

@@ -117,11 +117,7 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
     """Of a package with a decoder. Raises PackageError, TokenizerError, DeviceError, EngineError, InspectionError."""
     spec, tokenizer, model = package.manifest.graphs, package.tokenizer(), Loadable.of(package)
     rules, decoding = _rules(package, model, wanted), _decoding(model, wanted)
-    source_ids = tuple(tokenizer.encode(wanted.text, wanted.target_language, wanted.source_language))
-    if not source_ids:
-        raise InspectionError("the text has no tokens; give one that the model has something to read of")
-    if len(source_ids) > spec.max_positions:
-        raise InspectionError(f"the text has {len(source_ids)} tokens; the model takes {spec.max_positions}")
+    source_ids = tokens_of(tokenizer, wanted, spec)
     rules = rules.after(source_ids)
     decoder = open_decoder(model, CPU)
     at_once = decoder.given_targets.attends or spec.reads_on
@@ -215,6 +211,16 @@ def _choosing(root: Node, steps: Sequence[Step]) -> list[tuple[Step, int]]:
     """The steps that chose the tokens of the best hypothesis, and its row in each; of a forced token there is none."""
     parents = [node.parent for node in best_path(root) if node.parent is not None]
     return [(steps[parent.step], parent.row) for parent in parents if parent.step is not None]
+
+
+def tokens_of(tokenizer: Tokenizer, wanted: Wanted, spec: GraphsSpec) -> tuple[int, ...]:
+    """Those of the text. Raises InspectionError where the model reads nothing of it, or not so many."""
+    source_ids = tuple(tokenizer.encode(wanted.text, wanted.target_language, wanted.source_language))
+    if not source_ids:
+        raise InspectionError("the text has no tokens; give one that the model has something to read of")
+    if len(source_ids) > spec.max_positions:
+        raise InspectionError(f"the text has {len(source_ids)} tokens; the model takes {spec.max_positions}")
+    return source_ids
 
 
 def source_labels(tokenizer: Tokenizer, wanted: Wanted, ends: bool) -> list[str]:

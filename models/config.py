@@ -14,9 +14,9 @@ DecoderCell = Literal["attention", "ssru"]
 
 
 class Frozen(BaseModel):
-    """A value that is checked when made, cannot change, and knows no other keys."""
+    """A value that is checked when made, cannot change, knows no other keys, and has numbers alone for numbers."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True, allow_inf_nan=False)
 
 
 class ModelShape(Frozen):

@@ -249,7 +249,9 @@ class RunningBatch(Generic[S]):
         request, event = answered
         if isinstance(request, Score):
             self._give_back(request, request.given_tokens)
-        if isinstance(event, Scored):
+        if isinstance(event, Finished):
+            self._observe(request, event)
+        elif isinstance(event, Scored):
             self._observer.scored(event.timings, len(request.source_ids), request.given_tokens, request.trace_id)
         self.answers.say(request, event)
 
@@ -340,15 +342,21 @@ class RunningBatch(Generic[S]):
             self.answers.say(request, Failed(NotFinite()))
             return
         timings = running.timings(now, self._rows.steps, self._computed)
-        reason, tokens = hypotheses[0].finish_reason, len(hypotheses[0].token_ids)
         self._cost.answered(request, timings.steps)
-        self._observer.finished(reason, timings, len(request.source_ids), tokens, request.trace_id)
-        self._told.answered(computed, min(tokens, timings.steps))  # a forced end token takes no step
+        # A forced end token takes no step.
+        self._told.answered(computed, min(len(hypotheses[0].token_ids), timings.steps))
         answer = Finished(hypotheses, timings, running.vectors)
         if running.hidden is None:
+            self._observe(request, answer)
             self.answers.say(request, answer)
         else:
             self._passes.look(request, running.hidden, answer, now)
+
+    def _observe(self, request: Request, answer: Finished) -> None:
+        """It is all that becomes of a translation: nobody can cancel it any more."""
+        best, timings = answer.hypotheses[0], answer.timings
+        tokens = len(request.source_ids), len(best.token_ids)
+        self._observer.finished(best.finish_reason, timings, *tokens, request.trace_id)
 
 
 def _vectors(encoding: Encoding, source: EncodedSource) -> Vectors | None:

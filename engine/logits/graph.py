@@ -1,9 +1,7 @@
 """Whole rows of logits, by a graph of their own that is loaded when it is first needed."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import numpy as np
+import onnxruntime as ort
 from numpy.typing import NDArray
 
 from engine.decoder import Ask
@@ -24,9 +22,9 @@ class LogitsGraph:
         logits = graphs.spec.logits
         self._session = None
         if logits is not None and logits.graph is not None:
-            self._session = LateSession(graphs, logits.graph, CPU)
+            self._session = LateSession(graphs, logits.graph, CPU, trial=self._fault)
         self._ranks = np.arange(graphs.spec.most_candidates)
-        self._of_screened = {"ranks": self._ranks[:1]} if graphs.spec.output_layer == "screened" else {}
+        self._screened = graphs.spec.output_layer == "screened"
 
     def check_offered(self, ask: Ask) -> None:
         """Raises NotOffered where the graphs do not give what is asked."""
@@ -41,22 +39,37 @@ class LogitsGraph:
 
     def run(self, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
         """Hidden states [rows, width] -> logits [rows, vocabulary]."""
-        assert self._spec.logits is not None
-        given = {signature.HIDDEN: hidden} | self._of_screened
-        [logits] = self._run([self._spec.logits.name], given)
-        found: NDArray[np.float32] = logits[:, : self._spec.vocabulary.target_size]
-        return found
+        return self._logits(self._opened(), hidden)
 
     def best(
         self, hidden: NDArray[np.float32], k: int
     ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
         """The `k` best tokens, their logits [rows, k], and normalisers [rows, 1], beside a screened decoder."""
-        given = dict(zip(signature.LOGITS_INPUTS, (hidden, self._ranks[:k]), strict=True))
-        ids, scores, normaliser = self._run(signature.LOGITS_OUTPUTS[:3], given)
-        return ids, scores, normaliser
+        return self._best(self._opened(), hidden, k)
 
-    def _run(self, names: Sequence[str], given: Mapping[str, object]) -> list[NDArray[Any]]:
+    def _opened(self) -> ort.InferenceSession:
         session = None if self._session is None else self._session.get()
         assert session is not None, "what is not offered was asked for"
-        found: list[NDArray[Any]] = session.run(names, given)
+        return session
+
+    def _logits(self, session: ort.InferenceSession, hidden: NDArray[np.float32]) -> NDArray[np.float32]:
+        assert self._spec.logits is not None
+        given = {signature.HIDDEN: hidden} | ({"ranks": self._ranks[:1]} if self._screened else {})
+        [logits] = session.run([self._spec.logits.name], given)
+        found: NDArray[np.float32] = logits[:, : self._spec.vocabulary.target_size]
         return found
+
+    def _best(
+        self, session: ort.InferenceSession, hidden: NDArray[np.float32], k: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]]:
+        given = dict(zip(signature.LOGITS_INPUTS, (hidden, self._ranks[:k]), strict=True))
+        ids, scores, normaliser = session.run(signature.LOGITS_OUTPUTS[:3], given)
+        return ids, scores, normaliser
+
+    def _fault(self, session: ort.InferenceSession) -> str | None:
+        hidden, size = np.zeros((1, self._spec.width), np.float32), self._spec.vocabulary.target_size
+        if (shape := self._logits(session, hidden).shape) != (1, size):
+            return f"gives logits of the shape {list(shape)} for one row; there are {size} target tokens"
+        if self._screened and (shapes := [one.shape for one in self._best(session, hidden, 1)]) != [(1, 1)] * 3:
+            return f"gives tensors of the shapes {', '.join(str(list(one)) for one in shapes)} for one row's best token"
+        return None

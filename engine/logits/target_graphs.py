@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import onnxruntime as ort
 from numpy.typing import NDArray
 
 from engine.devices.late import LateSession
@@ -21,6 +22,8 @@ them leave the second-level cache."""
 SCORES, ATTENTION, STATES = "the score of a given target", "attention", "the states of a given target"
 """What is wished of the graphs."""
 
+Shape = tuple[int, ...]
+
 
 class TargetGraphs:
     """The graphs of a package that look at given targets, if it has them. Loads them when they are first used.
@@ -31,12 +34,13 @@ class TargetGraphs:
     def __init__(self, graphs: GraphFiles, device: Device) -> None:
         """Loads nothing yet."""
         spec, scoring = graphs.spec, graphs.spec.scoring
-        self._pass = None if scoring is None else LateSession(graphs, scoring.target, device)
-        self._output = None if scoring is None else LateSession(graphs, scoring.log_probs, device)
-        self._source = None if spec.source_attention is None else LateSession(graphs, spec.source_attention, device)
-        self._alone = spec.encoder_attention
-        if self._alone is not None:
-            self._source = LateSession(graphs, spec.encoder, device)
+        self._width, self._pass, self._output = spec.width, None, None
+        if scoring is not None:
+            self._pass = LateSession(graphs, scoring.target, device, trial=self._fault_of_pass)
+            self._output = LateSession(graphs, scoring.log_probs, device, trial=self._fault_of_output)
+        self._alone, self._source = spec.encoder_attention, None
+        if (of_source := spec.source_attention if self._alone is None else spec.encoder) is not None:
+            self._source = LateSession(graphs, of_source, device, trial=self._fault_of_source)
         self._attention, self._aligner, self._reads_on = spec.target_attention, spec.aligner, spec.reads_on
 
     @property
@@ -199,9 +203,44 @@ class TargetGraphs:
             np.stack(list(of_target.values())) if decoding.with_attention else None,
         )
 
+    def _fault_of_pass(self, session: ort.InferenceSession) -> str | None:
+        """Of two tokens that are fed for a target, beside a source of three."""
+        feeds = _feeds(np.zeros((3, self._width), np.float32), [(0, 0, 0)])
+        [states] = session.run([signature.STATES], feeds)
+        shapes: list[tuple[Shape, Shape]] = [(states.shape, (1, 2, self._width))]
+        if (told := self._attention) is not None:
+            found = session.run([*told.queries, *told.keys], feeds)
+            queries, keys = found[: len(told.queries)], found[len(told.queries) :]
+            looked = [look(query[0], key[0], told.scale) for query, key in zip(queries, keys, strict=True)]
+            shapes += [(weights.shape, (told.heads, 2, 3)) for weights in looked]
+            if (within := told.within) is not None:
+                weights = look_within(session.run(within.outputs, feeds), within)
+                shapes.append((weights.shape, (len(within.layers), within.heads, 2, 2)))
+        return _other_shapes(shapes)
+
+    def _fault_of_source(self, session: ort.InferenceSession) -> str | None:
+        """Of three tokens."""
+        feeds = _reads((0, 0, 0))
+        if (alone := self._alone) is not None:
+            found = look_within(session.run(alone.outputs, feeds), alone)
+            return _other_shapes([(found.shape, (len(alone.layers), alone.heads, 3, 3))])
+        [found] = session.run([signature.ATTENTION], feeds)
+        return _other_shapes([(found.shape, (1, *found.shape[1:3], 3, 3))])
+
+    def _fault_of_output(self, session: ort.InferenceSession) -> str | None:
+        """Of two tokens."""
+        given = np.zeros((2, self._width), np.float32), np.zeros(2, np.int64)
+        [found] = session.run([signature.LOG_PROBS], dict(zip(signature.LOG_PROBS_INPUTS, given, strict=True)))
+        return _other_shapes([(found.shape, (2,))])
+
     @property
     def _sessions(self) -> list[LateSession]:
         return [session for session in (self._pass, self._output, self._source) if session is not None]
+
+
+def _other_shapes(shapes: Sequence[tuple[Shape, Shape]]) -> str | None:
+    """What is wrong with the first of these shapes that is not as it must be, which is beside it."""
+    return next((f"comes to {list(found)}, and must to {list(must)}" for found, must in shapes if found != must), None)
 
 
 def _reads(source_ids: Sequence[int], fed_ids: Sequence[int] = ()) -> dict[str, NDArray[np.generic]]:

@@ -53,7 +53,7 @@ class SlotCache:
         self._step = NativeStep(session, spec, self._rows, self._memories, self._allowed)
         self._buffers: Buffers | None = None
         """The memory of what rows have decoded. None: it lies elsewhere than before."""
-        self._ask, self._more = Ask(), False
+        self._ask, self._more, self._names = Ask(), False, False
         self._fitting = range(0)
         """The numbers of positions for which what grows with the target has room as it is."""
 
@@ -82,6 +82,8 @@ class SlotCache:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
         if ask is not self._ask and ask != self._ask:
             self._logits.check_offered(ask)
+            # Of a graph that cannot be used, not every step is to find that out.
+            self._names = asks_logits(ask) and self._named.offered()
             self._ask, self._more = ask, asks_more(ask)
         total = self._rows.furthest + 1
         if total not in self._fitting:
@@ -125,7 +127,7 @@ class SlotCache:
         logits = attention = named = None
         if asks_logits(self._ask) and step.hidden is not None:
             logits = partial(self._whole_rows, step.hidden)
-            named = partial(self._named_logits, step.hidden) if self._named.offered() else None
+            named = partial(self._named_logits, step.hidden) if self._names else None
         if self._ask.attention and step.query is not None:
             attention = self._attend(step.query)
         return answer(self._ask, step.best, logits, attention, named, step.normaliser)

@@ -1,6 +1,7 @@
 """Logits of tokens by name, by a graph of one operator that is loaded when it is first needed."""
 
 import numpy as np
+import onnxruntime as ort
 from numpy.typing import NDArray
 
 from engine.devices.late import LateSession
@@ -16,7 +17,9 @@ class NamedTokens:
 
     def __init__(self, graphs: GraphFiles, native: NativeGraphs, library: Library) -> None:
         """Loads nothing yet."""
-        self._session = None if native.named is None else LateSession(graphs, native.named, CPU, library.path)
+        self._width, self._session = graphs.spec.width, None
+        if native.named is not None:
+            self._session = LateSession(graphs, native.named, CPU, library.path, self._fault)
 
     def offered(self) -> bool:
         """Whether there is one. Where there is none, whole rows tell the same."""
@@ -26,6 +29,20 @@ class NamedTokens:
         """Hidden states [rows, width], tokens [rows, named] -> logits [rows, named]; -inf where a token is negative."""
         session = None if self._session is None else self._session.get()
         assert session is not None, "what is not offered was asked for"
-        [logits] = session.run([signature.LOGITS], {signature.HIDDEN: hidden, signature.NAMED_TOKENS: token_ids})
-        found: NDArray[np.float32] = logits
-        return found
+        return _logits(session, hidden, token_ids)
+
+    def _fault(self, session: ort.InferenceSession) -> str | None:
+        found = _logits(session, np.zeros((1, self._width), np.float32), np.array([[0, -1]]))
+        return (
+            None
+            if found.shape == (1, 2)
+            else f"gives logits of the shape {list(found.shape)} for two tokens of one row"
+        )
+
+
+def _logits(
+    session: ort.InferenceSession, hidden: NDArray[np.float32], token_ids: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    [logits] = session.run([signature.LOGITS], {signature.HIDDEN: hidden, signature.NAMED_TOKENS: token_ids})
+    found: NDArray[np.float32] = logits
+    return found

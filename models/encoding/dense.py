@@ -45,13 +45,14 @@ class Dense:
     def load(cls, folder: Path, spec: DenseSpec) -> "Dense":
         """Raises DenseError."""
         try:
-            table = np.load(folder / spec.file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
+            # Mapped, for its header may tell of more than any memory has room for; and .npy alone is.
+            table = np.lib.format.open_memmap(folder / spec.file, mode="r")
+        except Exception as error:  # of a header that is none, whatever Python says of it
             raise DenseError(f"{spec.file} cannot be read: {error}") from error
         shape = [spec.outputs, spec.inputs + 1]
         if list(table.shape) != shape or table.dtype != np.float32:
             raise DenseError(f"{spec.file} has {table.dtype} {list(table.shape)}; the manifest has float32 {shape}")
-        return cls(table, spec.activation)
+        return cls(np.array(table), spec.activation)
 
     def save(self, folder: Path, name: str) -> None:
         """Writes its numbers."""

@@ -118,10 +118,13 @@ class EncodingDefaults(Frozen):
         return tuple(pooling for pooling in Pooling if pooling not in lacking)
 
     def fault(self, width: int) -> str:
-        """Why its layers cannot stand behind hidden states of this width. Empty: they can."""
+        """Why it cannot be how hidden states of this width are encoded. Empty: it can."""
         pooled = len(self.poolings) * width
         if self.dense and self.dense[0].inputs != pooled:
             return f"{self.dense[0].file} takes {self.dense[0].inputs} values; the model's poolings give {pooled}"
+        values = self.dense[-1].outputs if self.dense else pooled
+        if self.dimensions is not None and self.dimensions > values:
+            return f"dimensions is {self.dimensions}; a vector has {values} values"
         return "" if self.scores is None else scores_fault(self.scores, width)
 
 

@@ -127,7 +127,7 @@ class Package:
         """The graphs, with the shortlist, if there is one. Raises PackageError."""
         shortlist, files, weights = self._shortlist(), self.manifest.files, self.manifest.weights
         # Where a link leads now: it may lead to the next version when a graph is first needed.
-        graphs = GraphFiles(self.folder.resolve(), self.manifest.graphs, shortlist, files, weights)
+        graphs = GraphFiles(self.folder.resolve(), self.manifest.graphs, shortlist, files, weights, self.folder)
         check_graphs(graphs)
         return graphs
 

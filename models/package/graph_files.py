@@ -1,10 +1,11 @@
 """The graphs of a package where they lie, and in memory."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from models.package.checked import read
+from models.package.checked import PackageError, read
 from models.package.declared.graphs import GraphsSpec
 from models.package.manifest import WEIGHTS, FileEntry
 from models.package.shortlist import Shortlist
@@ -52,13 +53,21 @@ class GraphFiles:
     """What the manifest says of its files. Empty: there is none yet."""
     weights: str = WEIGHTS
     """The file that its graphs take weights from."""
+    link: Path | None = None
+    """What led to the folder. It may lead to an equal package when that is gone."""
 
     def contents(self) -> GraphContents:
         """Private copies of a package's: nobody changes what is served.
 
         Raises PackageError where a file was changed meanwhile.
         """
-        return GraphContents(self.folder, self.entries, self.weights)
+        try:
+            return GraphContents(self.folder, self.entries, self.weights)
+        except PackageError:
+            if self.link is not None:
+                with suppress(PackageError):  # the first one tells of the package that is served
+                    return GraphContents(self.link, self.entries, self.weights)
+            raise
 
     @property
     def encoder(self) -> Path:

@@ -225,6 +225,8 @@ class Manifest(Frozen):
             raise ValueError(f"prompt is {self.prompt!r}; there are {', '.join(self.prompts) or 'none'}")
         if fault := self.encoding.fault(self.model.width):
             raise ValueError(fault)
+        if (most := self.encoding.max_tokens) is not None and most > self.model.max_positions:
+            raise ValueError(f"encoding.max_tokens is {most}; the model takes {self.model.max_positions}")
         if self.classifier and (fault := self.classifier.fault(self.model.width, self.model.max_positions)):
             raise ValueError(fault)
         self._check_model()
@@ -261,6 +263,11 @@ class Manifest(Frozen):
             )
 
     def _check_languages(self) -> None:
+        for side, tags in (("source", self.source_languages), ("target", self.target_languages)):
+            if self.graphs.decoder is not None and not tags:
+                raise ValueError(f"{side}_languages has none; a model that translates has one at least")
+            if odd := [tag for tag in tags if not tag.isprintable() or tag != tag.strip() or not tag]:
+                raise ValueError(f"{side}_languages has {odd[0]!r}, which is no tag")
         if unknown := sorted(self.languages.keys() - set(self.target_languages)):
             raise ValueError(f"languages has {unknown[0]}; target_languages are {', '.join(self.target_languages)}")
         if self.languages and (silent := sorted(set(self.target_languages) - self.languages.keys())):

@@ -22,7 +22,7 @@ from dragoman import Client
 from dragoman.wire.encoding import Pooling
 from engine.errors import NotFinite
 from export.__main__ import main
-from inspection.findings import InspectionError, Wanted
+from inspection.findings import END, InspectionError, Wanted
 from inspection.inspect import inspect
 from inspection.page import pictures, report
 from kernels.library import Library
@@ -148,6 +148,18 @@ def test_inspection_shows_where_its_heads_look_and_what_it_says(saved: Saved, pa
     page = report(findings)
     assert page.count("<image ") == 3 * (4 + 1) and TAGS[theirs.logits[0, 1].argmax()] in page
     assert pictures(findings).keys() == {"encoder.svg"}
+
+
+def test_inspection_shows_nothing_of_a_text_without_tokens(package: Package, tmp_path: Path) -> None:
+    """Of a tokenizer that puts nothing around texts, and so no end behind them."""
+    folder = tmp_path / "copy"
+    shutil.copytree(package.folder, folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["tokenizer"]["affixes"] = {"prefix_ids": [], "suffix_ids": []}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InspectionError, match="the text has no tokens; give one"):
+        inspect(folder, Wanted(" "))
+    assert inspect(folder, Wanted("dogs")).source[-1] != END
 
 
 def test_inspection_says_that_labels_are_no_numbers(package: Package, tmp_path: Path) -> None:

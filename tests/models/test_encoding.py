@@ -1,6 +1,8 @@
 """models.encoding, against sentence-transformers' own modules."""
 
+import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ from pydantic import ValidationError
 from sentence_transformers.sentence_transformer import modules
 
 from models.encoding import Encoding, EncodingDefaults, Numbers, Pooling
-from models.encoding.dense import Dense
+from models.encoding.dense import Dense, DenseError, DenseSpec
 
 WIDTH, TOKENS = 12, 7
 HIDDEN: NDArray[np.float32] = np.random.default_rng(1).normal(size=(TOKENS, WIDTH)).astype(np.float32)
@@ -156,3 +158,40 @@ def test_what_is_not_finite_is_no_vector(hidden: NDArray[np.float32], encoding: 
 def test_defaults_that_make_no_sense_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         EncodingDefaults.model_validate(fields)
+
+
+def npy(header: str) -> bytes:
+    """A file of numpy with this header, and no numbers to speak of."""
+    return b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + bytes(32)
+
+
+def npz() -> bytes:
+    file = io.BytesIO()
+    np.savez(file, np.zeros((2, 4), np.float32))
+    return file.getvalue()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        npz(),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 1000000000000), }\n"),
+        npy(f"{{'descr': '<f4', 'fortran_order': False, 'shape': ({2**70},), }}\n"),
+        npy("{'descr': '|O', 'fortran_order': False, 'shape': (2, 4), }\n"),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4"),
+        npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 4), }\n")[:-8],
+    ],
+)
+def test_a_file_of_a_layer_that_is_none_is_refused(tmp_path: Path, content: bytes) -> None:
+    """Also one whose header tells of more numbers than any memory has room for."""
+    (tmp_path / "layer.npy").write_bytes(content)
+    with pytest.raises(DenseError, match=r"layer\.npy cannot be read: "):
+        Dense.load(tmp_path, DenseSpec(file="layer.npy", inputs=3, outputs=2, activation="identity"))
+
+
+def test_numbers_of_a_layer_are_its_own_whatever_becomes_of_the_file(tmp_path: Path) -> None:
+    SCORES.save(tmp_path, "layer.npy")
+    read = Dense.load(tmp_path, DenseSpec(file="layer.npy", inputs=WIDTH, outputs=1, activation="identity"))
+    (tmp_path / "layer.npy").write_bytes(bytes((tmp_path / "layer.npy").stat().st_size))
+    np.testing.assert_array_equal(read.table, SCORES.table)

@@ -271,3 +271,7 @@ class GraphsSpec(Frozen):
             for token_id in chain.from_iterable(texts):
                 if not 0 <= token_id < size:
                     raise ValueError(f"a probe has token {token_id}; the model has {size} {side} tokens")
+        if (most := max((len(probe.numbers) for probe in self.vector_probes), default=0)) > self.width:
+            raise ValueError(f"a probe has {most} numbers; a vector has {self.width}")
+        if (longest := max(map(len, (*sources, *targets)), default=0)) > self.max_positions:
+            raise ValueError(f"a probe has {longest} tokens; the model takes {self.max_positions}")

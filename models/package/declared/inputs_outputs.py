@@ -12,7 +12,18 @@ from models.package.declared.attention import SelfAttention, TargetAttention
 from models.package.declared.elements import FLOAT, INT32, INT64, NAMES, OF_NUMBERS
 from models.package.declared.graphs import GraphFile, GraphsSpec, Logits, Scoring
 
-Axes = tuple[int | str, ...]
+
+@dataclass(frozen=True, slots=True)
+class Columns:
+    """Of an axis: any number of them for each of so many heads."""
+
+    heads: int
+
+    def __str__(self) -> str:
+        return f"{self.heads} * n"
+
+
+Axes = tuple[int | str | Columns, ...]
 """A word stands for any number."""
 
 
@@ -39,7 +50,13 @@ class Tensor:
 def alike(found: Axes, declared: Axes) -> bool:
     """Whether they may be the same."""
     pairs = zip(found, declared, strict=False)
-    return len(found) == len(declared) and all(str in map(type, pair) or pair[0] == pair[1] for pair in pairs)
+    return len(found) == len(declared) and all(_same(*pair) for pair in pairs)
+
+
+def _same(found: int | str | Columns, declared: int | str | Columns) -> bool:
+    if isinstance(found, int) and isinstance(declared, Columns):
+        return found % declared.heads == 0
+    return found == declared or isinstance(found, str) or isinstance(declared, str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +92,7 @@ def wanted(spec: GraphsSpec) -> Iterator[Wanted]:
 _SOURCES = dict(zip(signature.ENCODER_INPUTS, (Tensor(INT64, ("s", "tokens")), Tensor(INT32, ("s",))), strict=True))
 
 
-def _fp32(*axes: int | str) -> Tensor:
+def _fp32(*axes: int | str | Columns) -> Tensor:
     return Tensor(FLOAT, axes)
 
 
@@ -126,11 +143,13 @@ def _looks(told: TargetAttention | None) -> dict[str, Tensor]:
     if told is None:
         return {}
     keys = dict.fromkeys(told.keys, _fp32("sources", told.heads, "source", "head_dim"))
-    return dict.fromkeys(told.queries, _fp32("targets", "target", "numbers")) | keys | _looks_within(told.within)
+    return (
+        dict.fromkeys(told.queries, _fp32("targets", "target", Columns(told.heads))) | keys | _looks_within(told.within)
+    )
 
 
 def _looks_within(told: SelfAttention | None) -> dict[str, Tensor]:
     if told is None:
         return {}
-    pairs = dict.fromkeys(chain.from_iterable(told.layers), _fp32("texts", "tokens", "numbers"))
+    pairs = dict.fromkeys(chain.from_iterable(told.layers), _fp32("texts", "tokens", Columns(told.heads)))
     return pairs | dict.fromkeys(told.biases, _fp32(1, told.heads, "tokens", "tokens"))

@@ -148,17 +148,24 @@ def test_rows_are_given_back_once(told: Told) -> None:
     assert told.names == ["before"] and engine.free_rows == 4
 
 
-def test_nobody_waits_for_an_alignment(told: Told) -> None:
-    engine = batch()
+@pytest.mark.parametrize("leaves", [False, True])
+def test_nobody_waits_for_an_alignment(told: Told, leaves: bool) -> None:
+    """And one that nobody waits for is counted as cancelled alone."""
+    registry = CollectorRegistry()
+    engine = RunningBatch(CopyDecoder(), 4, ModelMetrics(ModelFamilies(registry), "m"), 0)
     request = told.translate("leaving", 3)
     request.decoding = replace(request.decoding, with_alignment=True)
     engine.admit([request])
     for _ in range(3):
         engine.step()
     assert not engine.idle and engine.free_rows == 4
-    request.cancel()
+    if leaves:
+        request.cancel()
     run(engine)
-    assert not told.events
+    assert told.names == ([] if leaves else ["leaving"])
+    labels = {"model": "m"}
+    finished = registry.get_sample_value("dragoman_finished_total", labels | {"reason": "end_token"})
+    assert (finished, registry.get_sample_value("dragoman_cancellations_total", labels)) == (not leaves, leaves)
 
 
 def test_nobody_waits(told: Told) -> None:

@@ -1,10 +1,12 @@
 """The graphs that score given targets say what PyTorch says, whatever is scored together."""
 
 import random
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
@@ -82,6 +84,24 @@ def test_a_graph_that_fails_is_one_requests_affair(graphs: GraphFiles) -> None:
         next(given.look(hidden, PREFIX, [(1, 2)], Decoding(with_attention=True)))
     with pytest.raises(NotOffered, match="attention"):
         given.source_attention(SOURCE)
+
+
+@pytest.mark.parametrize("name", ["states", "cross_key0", "self_key1"])
+def test_so_is_one_that_gives_other_shapes(graphs: GraphFiles, tmp_path: Path, name: str) -> None:
+    """Though it says that they are as they must be: an engine would fail over them, with all its requests."""
+    folder = tmp_path / "graphs"
+    shutil.copytree(graphs.folder, folder)
+    model = onnx.load(folder / "target.onnx", load_external_data=False)
+    for node in model.graph.node:
+        node.input[:] = [f"{name}_whole" if one == name else one for one in node.input]
+        node.output[:] = [f"{name}_whole" if one == name else one for one in node.output]
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), "first"))
+    axis = 2 if name.startswith("cross_key") else 1
+    model.graph.node.append(onnx.helper.make_node("Gather", [f"{name}_whole", "first"], [name], axis=axis))
+    (folder / "target.onnx").write_bytes(model.SerializeToString())
+    given, hidden = TargetGraphs(replace(graphs, folder=folder), CPU), np.zeros((3, LONG.width), np.float32)
+    with pytest.raises(NotOffered, match="the score of a given target"):
+        next(given.score(hidden, PREFIX, [(1, 2)]))
 
 
 def test_targets_of_like_length_are_together() -> None:

@@ -196,7 +196,7 @@ def test_named_tokens_are_those_of_whole_rows(served: NativeServed, monkeypatch:
         by_itself = alone.end_step().named
         assert by_itself is not None and by_itself(np.array([0]), named[:1]).tobytes() == found[:1].tobytes()
         with monkeypatch.context() as older:
-            older.setattr(cache._named, "_session", None)
+            older.setattr(cache, "_names", False)
             fed = chance.integers(1, size, 3)
             cache.begin_step(fed, ask)
             of_older = cache.end_step().named

@@ -18,6 +18,7 @@ from engine.decoder import Ask, Decoder
 from engine.devices.session import CPU
 from engine.errors import NotFinite, NotOffered
 from engine.loading.load import Kernels, Limits, Loadable, load
+from engine.native.named import NamedTokens
 from engine.observer import Unobserved
 from engine.offline import decode
 from engine.request import Event, Failed, Finished, Hypothesis, Translate
@@ -213,11 +214,33 @@ def test_so_they_are_with_a_shortlist(library: Library, shortlisted: Exported) -
     hold_to_pytorch(with_logits(shortlisted, shortlisted.files.folder), library)
 
 
-def test_what_a_graph_cannot_give_any_more_is_refused_and_the_others_step_on(library: Library, tmp_path: Path) -> None:
+def spoil(file: Path, what: str) -> None:
+    """A graph of logits: it gives fewer columns than there are tokens, or fails for every row; or it is gone."""
+    if what == "gone":
+        file.unlink()
+        return
+    model = ir.load(file)
+    [gemm], [logits] = list(model.graph), model.graph.outputs
+    assert logits.shape is not None
+    gemm.outputs[0].name = "all"
+    places = {"few columns": np.arange(5), "no such columns": np.array([logits.shape[1]])}[what]
+    model.graph.register_initializer(ir.Value(name="places", const_value=ir.tensor(places)))
+    node = ir.node("Gather", [gemm.outputs[0], model.graph.initializers["places"]], {"axis": 1})
+    node.outputs[0].name, node.outputs[0].type = "logits", logits.type
+    node.outputs[0].shape = ir.Shape(["rows", "columns"])
+    model.graph.append(node)
+    model.graph.outputs[0] = node.outputs[0]
+    ir.save(model, file)
+
+
+@pytest.mark.parametrize("what", ["gone", "few columns", "no such columns"])
+def test_what_a_graph_cannot_give_is_refused_and_the_others_step_on(
+    library: Library, tmp_path: Path, what: str
+) -> None:
     """It is loaded when it is first needed."""
     exported = with_logits(export_random(tmp_path, POST), tmp_path)
     sources, model = random_sources(POST, 6), exported.loadable()
-    (tmp_path / "logits.onnx").unlink()
+    spoil(tmp_path / "logits.onnx", what)
     options: list[dict[str, Any]] = [
         {"repetition_penalty": 1.5},
         {"do_sample": True, "num_return_sequences": 2},
@@ -236,6 +259,14 @@ def test_what_a_graph_cannot_give_any_more_is_refused_and_the_others_step_on(lib
     assert [one.hypotheses for one in beside if isinstance(one, Finished)] == alone
     assert all(isinstance(one, Failed) and isinstance(one.error, NotOffered) for one in refused)
     assert isinstance(plain, Finished), "top_k alone draws nothing"
+
+
+def test_a_graph_of_named_tokens_that_fails_is_not_used(exported: Exported, library: Library) -> None:
+    """Whole rows say the same."""
+    native = exported.files.spec.native
+    assert native is not None and NamedTokens(exported.files, native, library).offered()
+    other = native.model_copy(update={"named": exported.files.spec.encoder})
+    assert not NamedTokens(exported.files, other, library).offered()
 
 
 def hold_to_pytorch(exported: Exported, library: Library) -> None:

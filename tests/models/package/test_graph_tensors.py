@@ -11,7 +11,7 @@ from models.package.checked import PackageError
 from models.package.declared.elements import DOUBLE, FLOAT, INT32, INT64
 from models.package.declared.inputs_outputs import Tensor
 from models.package.folder import Package, file_entries
-from models.package.graph_tensors import tensors
+from models.package.graph_tensors import operators, tensors
 from tests.models.package.test_package import edit_manifest, in_graphs
 
 
@@ -29,6 +29,7 @@ def test_they_are_those_that_onnx_reads(tiny_package: Package) -> None:
         graph = onnx.load(file, load_external_data=False).graph
         assert tensors(file.read_bytes()) == (read(graph.input), read(graph.output))
         assert list(tensors(file.read_bytes())[1]) == [output.name for output in graph.output]
+        assert operators(file.read_bytes()) == {node.op_type.encode() for node in graph.node}
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff", b"no model", b"\x3a\xff\x01", b"\x3a\x03\x62\xff\x01"])
@@ -64,6 +65,15 @@ def test_a_name_that_a_graph_does_not_have_is_refused(
     edit_manifest(copy, in_graphs(*keys, **changes))
     package = Package.open(copy)
     with pytest.raises(PackageError, match=rf"{copy}/{said}, which the manifest declares; it gives \w+(, \w+)*: "):
+        package.graphs()
+
+
+@pytest.mark.parametrize("heads", [5, 7])
+def test_heads_that_columns_cannot_be_of_are_refused(copy: Path, heads: int) -> None:
+    edit_manifest(copy, in_graphs("scoring", "attention", "within", heads=heads))
+    package = Package.open(copy)
+    said = rf"target\.onnx gives self_query0 as fp32 .*, 48\]; it must be fp32 .*, {heads} \* n\]: "
+    with pytest.raises(PackageError, match=said):
         package.graphs()
 
 
@@ -115,6 +125,19 @@ def test_an_input_that_nobody_feeds_is_refused(copy: Path) -> None:
     model = onnx.load(copy / "log_probs.onnx", load_external_data=False)
     model.graph.input.append(onnx.helper.make_tensor_value_info("more", FLOAT, ["n"]))
     refused(copy, "log_probs.onnx", model, "takes more, which nobody feeds it: ")
+
+
+@pytest.mark.parametrize("in_function", [False, True])
+def test_a_graph_that_runs_others_is_refused(copy: Path, in_function: bool) -> None:
+    """One may run for ever."""
+    model = onnx.load(copy / "native_encoder.onnx", load_external_data=False)
+    loop = onnx.helper.make_node("Loop", ["", "true"], ["out"], body=model.graph)
+    if in_function:
+        opsets = [onnx.helper.make_opsetid("", 21)]
+        model.functions.append(onnx.helper.make_function("own", "Often", ["true"], ["out"], [loop], opsets))
+    else:
+        model.graph.node.append(loop)
+    refused(copy, "native_encoder.onnx", model, "has the operator Loop, which no exported graph has: ")
 
 
 def refused(folder: Path, file: str, model: onnx.ModelProto, said: str) -> None:

@@ -154,6 +154,23 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
         (lambda manifest: manifest.update(languages={"pt": {"start_id": -1}}), "languages.pt.start_id: "),
         (lambda manifest: manifest["model"].update(width="wide"), "model.transformer.width: "),
         (lambda manifest: manifest["model"].update(encoder_heads=5), "48 is not a multiple of 5 heads"),
+        (
+            lambda manifest: manifest["encoding"].update(max_tokens=513),
+            "encoding.max_tokens is 513; the model takes ",
+        ),
+        (in_graphs("cross_query", scale=float("nan")), "graphs.cross_query.scale: Input should be a finite number"),
+        (lambda manifest: manifest.update(source_languages=[]), "source_languages has none; a model that translates"),
+        (lambda manifest: manifest.update(target_languages=[""]), "target_languages has '', which is no tag"),
+        (
+            lambda manifest: manifest.update(source_languages=["en", "\n"]),
+            r"source_languages has '\n', which is no tag",
+        ),
+        (in_graphs(probes=[{"source_ids": [5] * 513, "token_ids": [0], "score": 0.0}]), "a probe has 513 tokens; "),
+        (lambda manifest: manifest["encoding"].update(dimensions=49), "dimensions is 49; a vector has 48 values"),
+        (
+            in_graphs(vector_probes=[{"source_ids": [1], "numbers": [0.5] * 49}]),
+            "a probe has 49 numbers; a vector has 48",
+        ),
         (lambda manifest: manifest.pop("certificate"), "certificate: Field required"),
         (lambda manifest: manifest["files"].pop("vocab.json"), "files has no entry for vocab.json"),
         (lambda manifest: manifest.update(shortlist="vocab.json"), "graphs.output is None and shortlist is vocab.json"),

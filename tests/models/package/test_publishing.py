@@ -133,3 +133,22 @@ def test_an_empty_folder_is_replaced(tiny_package: Package, tmp_path: Path) -> N
     with draft(target) as folder:
         publish(folder, fill(folder, tiny_package), target)
     assert Package.open(target).manifest.name == "again"
+
+
+def test_graphs_are_found_where_the_link_leads_to_an_equal_package(copy: Path, many_package: Package) -> None:
+    """And where it leads to another one, the package that is served is told of."""
+    link, again = copy.with_name("current"), copy.with_name("again")
+    link.symlink_to(copy.name)
+    graphs = Package.open(link).graphs()
+    shutil.copytree(copy, again)
+    shutil.rmtree(copy)
+    missing = re.escape(f"{copy / 'weights.bin'} cannot be read")
+    with pytest.raises(PackageError, match=missing):
+        graphs.contents()
+    link.unlink()
+    link.symlink_to(again.name)
+    assert graphs.contents().graph("logits.onnx").content == (again / "logits.onnx").read_bytes()
+    link.unlink()
+    link.symlink_to(many_package.folder)
+    with pytest.raises(PackageError, match=missing):
+        graphs.contents()
