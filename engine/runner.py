@@ -116,6 +116,12 @@ class Runner:
         return self._decoder.device
 
     @property
+    def threads(self) -> list[int]:
+        """Of its workers that have begun, but for the express one: by their numbers, as the system calls them."""
+        threads = (worker.thread.native_id for worker in self._supervisor.workers[: self.workers])
+        return [thread for thread in threads if thread is not None]
+
+    @property
     def waiting(self) -> int:
         """Requests in the queue that somebody waits for."""
         return len(self._queue)

@@ -8,10 +8,8 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable
 from contextlib import closing
-from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, NoReturn
 
@@ -23,13 +21,13 @@ from grpc_reflection.v1alpha.reflection_pb2_grpc import add_ServerReflectionServ
 from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
-from engine.affinity import cores_apart, keep_to
 from engine.devices.machine import Machine
 from engine.devices.session import DeviceError
 from models.package.checked import PackageError
 from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.quotas import Quota, Quotas
+from server.affinity import TwoSides, two_cores
 from server.api import service
 from server.api.documents import Documents
 from server.canary import Canaries
@@ -144,12 +142,9 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     if sources:  # before anybody is told that it serves: without, the signal would end it
         signals.on_hangup(reloads.asked.set)
     with metrics_endpoint(settings, registry) as metrics:
-        cores = cores_apart() if device.kind == "cpu" else ()
         async with load_models(
-            settings, packages, device, registry, quotas, bounds.bytes, signals.engines_left_s, cores
+            settings, packages, device, registry, quotas, bounds.bytes, signals.engines_left_s
         ) as loaded:
-            if any(one.runner.workers == len(cores) for one in loaded):
-                share_core(cores)
             describe(process, settings, loaded, time.perf_counter() - started)
             if device.kind == "cuda":  # not before: the probes capture CUDA graphs, which other calls may disturb
                 process.watch_device_memory(device_memory(machine.runtime(), device.index))
@@ -196,6 +191,9 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             ]
             if settings.watch_packages:
                 watching.append(asyncio.create_task(watch_packages(loaded, versions)))
+            if device.kind == "cpu" and (cores := two_cores()):
+                sides = TwoSides(cores, lambda: [runner.threads for runner in loaded.runners])
+                watching.append(asyncio.create_task(sides.watch()))
             engines.watch_all()
             await signals.first.wait()
             versions.close()
@@ -281,13 +279,6 @@ class EngineWatch:
             self._process.enter(State.FAILED)
             log.critical("engines have failed too often: the server ends")
             signal.raise_signal(signal.SIGTERM)
-
-
-def share_core(cores: Sequence[int]) -> None:
-    """The event loop keeps to the core of the first worker; what it has done by other threads runs anywhere."""
-    anywhere = ThreadPoolExecutor(initializer=partial(keep_to, cores))
-    asyncio.get_running_loop().set_default_executor(anywhere)
-    keep_to(cores[:1])
 
 
 async def start(

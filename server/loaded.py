@@ -71,13 +71,12 @@ class LoadedModels:
         registry: CollectorRegistry,
         quotas: Quotas,
         callers_bytes: int,
-        cores: tuple[int, ...],
     ) -> None:
         """See `load_models`."""
         self._settings, self._device, self._quotas, self._callers_bytes = settings, device, quotas, callers_bytes
         self._families, self._canaries = ModelFamilies(registry), CanaryFamilies(registry)
         self._cache = AnswerCache(settings.cache_mb * MEGABYTE, AnswerCacheMetrics(registry))
-        self._cores, self._kept = Cores(), cores
+        self._cores = Cores()
         self._served: list[LoadedModel] = []
         self.runners: list[Runner] = []
         """All that there are, those included that are not served yet, or no more."""
@@ -161,8 +160,7 @@ class LoadedModels:
     def _load(self, plans: Sequence[Plan], memory: HostMemory | None) -> list[Runner]:
         """Raises DeviceError."""
         settings = self._settings
-        restarts = settings.engine_restarts, settings.engine_restart_window_s
-        supervision = Supervision(*restarts, nice=NICE, cores=self._kept)
+        supervision = Supervision(settings.engine_restarts, settings.engine_restart_window_s, nice=NICE)
         return load_all(plans, self._device, memory, settings.kernels, supervision, self._cores)
 
     async def _opened(
@@ -200,16 +198,14 @@ async def load_models(
     quotas: Quotas,
     callers_bytes: int = 0,
     left_s: Callable[[], float] = lambda: CLOSE_S,
-    cores: tuple[int, ...] = (),
 ) -> AsyncIterator[LoadedModels]:
     """Loads all models and lets each decode; their engines run inside of the context. Raises ConfigError, DeviceError.
 
     callers_bytes: what those who call may take of the host's memory
     left_s: how long they may take to end, all together, where that is less than the usual.
-    cores: that the workers of a model keep to, if it has as many. See `engine.affinity`
     Calls are let in model by model, so that a slow one fills no queue but its own.
     """
-    loaded = LoadedModels(settings, device, registry, quotas, callers_bytes, cores)
+    loaded = LoadedModels(settings, device, registry, quotas, callers_bytes)
     try:
         await loaded.load(packages)
         yield loaded

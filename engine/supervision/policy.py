@@ -20,8 +20,6 @@ class Supervision:
     """A worker that hangs has failed."""
     nice: int = 0
     """So much nicer workers are than the process's main thread: see `engine.niceness`."""
-    cores: tuple[int, ...] = ()
-    """Where there are as many workers, but for the express one: the core that each keeps to. See `engine.affinity`."""
 
     def patience_s(self, expected_s: float, first: bool = False) -> float:
         """How long a turn may take. first: no turn has ended yet."""

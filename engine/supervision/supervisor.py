@@ -60,7 +60,6 @@ class Supervisor:
         self._cores, self._weight = cores, 1.0
         self._express = workers - 1 if express else None
         """Number of that worker."""
-        self._kept = policy.cores if len(policy.cores) == workers - express else ()
         self._quarantine, self._watchdog = Quarantine(), Watchdog(policy)
         self._restarts: deque[float] = deque()
         """When the last ones were."""
@@ -151,8 +150,7 @@ class Supervisor:
         batch, seat = self._open_batch(number), self._cores.seat(number)
         seat.weight = self._weight
         nice = 0 if number == self._express else self._policy.nice
-        cores = self._kept[number : number + 1]
-        return Worker(number, batch, seat, self._receive, self._failed, suspects, nice, cores)
+        return Worker(number, batch, seat, self._receive, self._failed, suspects, nice)
 
     def _end(self, error: Exception, requests: Iterable[Request]) -> None:
         """No worker that fails is followed by another any more."""

@@ -3,13 +3,12 @@
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import floor
 from typing import Any
 
-from engine.affinity import keep_to
 from engine.batch.running_batch import RunningBatch
 from engine.errors import Closing
 from engine.niceness import be_nicer
@@ -49,12 +48,10 @@ class Worker:
         failed: "Callable[[Worker, Exception], None]",
         suspects: Suspects | None = None,
         nice: int = 0,
-        cores: Collection[int] = (),
     ) -> None:
         """`seat`: where it makes its turns. receive: what it is to admit, for which it may wait; None ends it.
 
-        failed: is told on its thread. nice: so much nicer its thread is than the main one. cores: that it
-        keeps to; none: any
+        failed: is told on its thread. nice: so much nicer its thread is than the main one
         """
         self.number, self.batch, self.seat = number, batch, seat
         self.suspects = suspects or Suspects()
@@ -67,7 +64,7 @@ class Worker:
         """What a turn takes, of those that took long."""
         self._foreseen_s = 0.0
         """What the turn that it is in should take, by what it has to do."""
-        self._receive, self._failed, self._nice, self._cores = receive, failed, nice, cores
+        self._receive, self._failed, self._nice = receive, failed, nice
         self.thread = threading.Thread(target=self._live, name=f"engine-{number}", daemon=True)
 
     @property
@@ -118,7 +115,6 @@ class Worker:
 
     def _live(self) -> None:
         be_nicer(self._nice)
-        keep_to(self._cores)
         while self.go_on():
             pass
 

@@ -1,20 +1,20 @@
-"""engine.affinity: on two cores the event loop has one worker beside it, and the other has a core for itself."""
+"""server.affinity: on two cores the event loop has one worker beside it, and the other has a core for itself."""
 
 import os
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from dragoman import Client
-from engine.affinity import cores_apart, keep_to
 from engine.devices.machine import usable_cores
 from models.package.folder import Package
-from tests.engine.calling import SOURCE, Call, serving
-from tests.engine.supervision.faults import SUPERVISED, Sources, once, together
-from tests.server_process import server_process
+from server.affinity import BUSY, SPARE, TwoSides, two_cores
+from tests.engine.calling import serving
+from tests.server_process import eventually, server_process
 
 CORES = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
 
@@ -24,12 +24,76 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture
-def two_cores() -> Iterator[tuple[int, int]]:
-    """As if the machine had no more: for this thread, and for processes that it starts."""
+def both() -> Iterator[tuple[int, int]]:
+    """As if the machine had no more cores: for this thread, and for processes that it starts."""
     first, second = CORES[:2]
     os.sched_setaffinity(0, (first, second))
     yield first, second
     os.sched_setaffinity(0, CORES)
+
+
+@contextmanager
+def workers(count: int) -> Iterator[list[int]]:
+    """Threads that wait."""
+    end, begun, ids = threading.Event(), threading.Barrier(count + 1), list[int]()
+
+    def live() -> None:
+        ids.append(threading.get_native_id())
+        begun.wait()
+        end.wait()
+
+    threads = [threading.Thread(target=live) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    begun.wait()
+    try:
+        yield ids
+    finally:
+        end.set()
+        for thread in threads:
+            thread.join()
+
+
+def places(threads: Sequence[int]) -> list[tuple[int, ...]]:
+    """Where the thread that calls may run, and where these may."""
+    return [tuple(sorted(os.sched_getaffinity(thread))) for thread in (0, *threads)]
+
+
+def test_the_event_loop_and_first_workers_share_a_core_and_second_workers_have_the_other(both: tuple[int, int]) -> None:
+    first, second = both
+    with workers(2) as one, workers(2) as other, workers(1) as small:
+        sides = TwoSides(both, lambda: [one, other, small])
+        sides.look(0.0)
+        assert places([*one, *other, *small]) == [(first,), (first,), (second,), (first,), (second,), both]
+
+
+def test_while_the_event_loop_is_busy_threads_run_anywhere(both: tuple[int, int]) -> None:
+    with workers(2) as threads:
+        sides = TwoSides(both, lambda: [threads])
+        seen = list[bool]()
+        for share in (0.0, 1.0, 1.0, 1.0, (SPARE + BUSY) / 2, (SPARE + BUSY) / 2, 0.0, (SPARE + BUSY) / 2):
+            sides.look(share)
+            seen.append(sides.apart)
+            assert places(threads) == ([both[:1], both[:1], both[1:]] if sides.apart else [both] * 3)
+        assert seen == [True, True, False, False, False, False, True, True]
+
+
+def test_with_one_worker_or_none_that_lives_threads_run_anywhere(both: tuple[int, int]) -> None:
+    with workers(1) as threads:
+        TwoSides(both, lambda: [threads]).look(0.0)
+        assert places(threads) == [both, both]
+    with workers(2) as threads:
+        pass
+    TwoSides(both, lambda: [threads]).look(0.0)
+    assert places([]) == [both[:1]], "they have ended since they were asked for"
+
+
+def test_an_engine_tells_the_threads_of_its_workers_and_not_the_express_ones() -> None:
+    with serving(workers=2, max_rows=8, express_rows=2) as service:
+        named = {thread.name: thread.native_id for thread in threading.enumerate()}
+        assert service.runner.threads == [named["engine-0"], named["engine-1"]]
+        assert "engine-2" in named
+    assert service.runner.threads == []
 
 
 def cores_of_threads(process: int) -> dict[int, list[int]]:
@@ -38,49 +102,31 @@ def cores_of_threads(process: int) -> dict[int, list[int]]:
     return {thread: sorted(os.sched_getaffinity(thread)) for thread in threads}
 
 
-def test_the_event_loop_and_the_first_worker_share_a_core_and_the_second_worker_has_the_other(
-    two_cores: tuple[int, int], tiny_package: Package
-) -> None:
-    first, second = two_cores
+def test_a_server_of_two_workers_has_two_sides(both: tuple[int, int], tiny_package: Package) -> None:
+    first, second = both
     with server_process(tiny_package.folder) as server, Client(server.target) as client:
+        eventually(lambda: os.sched_getaffinity(server.process.pid) == {first})
         client.translate("w10 w11")
         cores = cores_of_threads(server.process.pid)
-        assert cores.pop(server.process.pid) == [first]
-        assert [first] in cores.values()
         assert list(cores.values()).count([second]) == 1
-        assert [first, second] in cores.values(), "what only waits runs anywhere, and the express worker does"
+        assert [first, second] in cores.values(), "the express worker runs anywhere"
 
 
-def test_with_one_worker_threads_run_anywhere(two_cores: tuple[int, int], tiny_package: Package) -> None:
-    with server_process(tiny_package.folder, "--workers", "1") as server:
-        assert set(map(tuple, cores_of_threads(server.process.pid).values())) == {two_cores}
+def test_a_server_of_one_worker_has_none(both: tuple[int, int], tiny_package: Package) -> None:
+    with server_process(tiny_package.folder, "--workers", "1") as server, Client(server.target) as client:
+        client.translate("w10 w11")
+        assert set(map(tuple, cores_of_threads(server.process.pid).values())) == {both}
 
 
-def test_a_worker_keeps_to_its_core_in_every_life(two_cores: tuple[int, int]) -> None:
-    found, broken = list[set[int]](), once(RuntimeError("broken"))
-
-    def fault(sources: Sources) -> None:
-        if SOURCE in sources:
-            found.append(os.sched_getaffinity(0))
-            broken(sources)
-
-    with serving(supervision=replace(SUPERVISED, cores=two_cores[1:])) as service:
-        together(service, [call := Call()], fault)
-        assert call.target == SOURCE
-    assert len(found) > 1
-    assert all(one == {two_cores[1]} for one in found)
-
-
-def test_there_are_two_sides_only_where_all_of_two_cores_may_be_used(
-    two_cores: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+def test_there_are_two_cores_only_where_all_of_both_may_be_used(
+    both: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert cores_apart() == two_cores
-    monkeypatch.setattr("engine.affinity.usable_cores", lambda: 1)
-    assert cores_apart() == (), "a container's quota"
-    monkeypatch.undo()
-    keep_to(two_cores[:1])
-    assert cores_apart() == (), "one core"
-    keep_to(())
-    assert os.sched_getaffinity(0) == {two_cores[0]}
-    keep_to([max(CORES) + 4096])
-    assert os.sched_getaffinity(0) == {two_cores[0]}, "a core that there is not"
+    assert two_cores() == both
+    with monkeypatch.context() as patched:
+        patched.setattr("server.affinity.usable_cores", lambda: 1)
+        assert two_cores() == (), "a container's quota"
+    with monkeypatch.context() as patched:
+        patched.setattr("server.affinity.SCHEDULED", Path("/proc/none"))
+        assert two_cores() == (), "a system that does not tell how long threads wait"
+    os.sched_setaffinity(0, both[:1])
+    assert two_cores() == ()
