@@ -61,7 +61,13 @@ class TargetLanguage(Frozen):
     """What is fed before a target's first token (mBART, PLBart). None: the model's own start token."""
 
 
-class StepError(Frozen):
+class Measured(Frozen):
+    """What was found may be no number, which is too large an error: who judges it says so."""
+
+    model_config = ConfigDict(allow_inf_nan=True)
+
+
+class StepError(Measured):
     """How far the decoder graph is from the PyTorch model, over one step of a batch."""
 
     rows: int
@@ -84,7 +90,7 @@ class Agreement(Frozen):
     equal: int
 
 
-class LayerDrift(Frozen):
+class LayerDrift(Measured):
     """What a layer in 8 bits costs."""
 
     layer: str
@@ -95,14 +101,14 @@ class LayerDrift(Frozen):
     """32: the layer stayed fp32, weights included."""
 
 
-class Quality(Frozen):
+class Quality(Measured):
     """Scores of greedy translations by given references, of sacrebleu."""
 
     bleu: float
     chrf: float
 
 
-class Quantization(Frozen):
+class Quantization(Measured):
     """How a package came to its 8 bits, and what they cost: its own operators' arithmetic, computed by PyTorch.
 
     Drift is the standard deviation of what separates logits from those of fp32, but for what is common to a row, on
@@ -123,7 +129,7 @@ class Quantization(Frozen):
     int8: Quality | None = None
 
 
-class VectorQuantization(Frozen):
+class VectorQuantization(Measured):
     """The same of an encoder alone, whose vectors are compared with those of fp32. Drift is their angle in radians."""
 
     calibration_sha256: Sha256
@@ -136,7 +142,7 @@ class VectorQuantization(Frozen):
     layers: tuple[LayerDrift, ...]
 
 
-class VectorAgreement(Frozen):
+class VectorAgreement(Measured):
     """How near the vectors of sample sentences are to those of a reference, which has its own tokens."""
 
     reference: Literal["pytorch", "transformers"] = "transformers"
@@ -149,7 +155,7 @@ class VectorAgreement(Frozen):
     """Largest absolute difference of a label's probability. None: there are no labels, or it has no class for them."""
 
 
-class Certificate(Frozen):
+class Certificate(Measured):
     """What export measured before it wrote the package."""
 
     device: str = "cpu"
@@ -264,8 +270,6 @@ class Manifest(Frozen):
 
     def _check_languages(self) -> None:
         for side, tags in (("source", self.source_languages), ("target", self.target_languages)):
-            if self.graphs.decoder is not None and not tags:
-                raise ValueError(f"{side}_languages has none; a model that translates has one at least")
             if odd := [tag for tag in tags if not tag.isprintable() or tag != tag.strip() or not tag]:
                 raise ValueError(f"{side}_languages has {odd[0]!r}, which is no tag")
         if unknown := sorted(self.languages.keys() - set(self.target_languages)):

@@ -159,7 +159,6 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
             "encoding.max_tokens is 513; the model takes ",
         ),
         (in_graphs("cross_query", scale=float("nan")), "graphs.cross_query.scale: Input should be a finite number"),
-        (lambda manifest: manifest.update(source_languages=[]), "source_languages has none; a model that translates"),
         (lambda manifest: manifest.update(target_languages=[""]), "target_languages has '', which is no tag"),
         (
             lambda manifest: manifest.update(source_languages=["en", "\n"]),
