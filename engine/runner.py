@@ -122,6 +122,11 @@ class Runner:
         return [thread for thread in threads if thread is not None]
 
     @property
+    def expresses(self) -> bool:
+        """Somebody has rows of the express worker: another caller is in the way at the others."""
+        return any(worker.used_rows for worker in self._supervisor.workers[self.workers :])
+
+    @property
     def waiting(self) -> int:
         """Requests in the queue that somebody waits for."""
         return len(self._queue)

@@ -33,9 +33,14 @@ def two_cores() -> tuple[int, ...]:
 class TwoSides:
     """The event loop and first workers keep to the first core, second workers to the other, while that is best."""
 
-    def __init__(self, cores: Sequence[int], engines: Callable[[], Iterable[Sequence[int]]]) -> None:
-        """`cores`: the two. engines: the threads of each one's workers, the express ones' not among them."""
-        self._cores, self._engines = cores, engines
+    def __init__(
+        self, cores: Sequence[int], engines: Callable[[], Iterable[Sequence[int]]], expresses: Callable[[], bool]
+    ) -> None:
+        """`cores`: the two. engines: the threads of each one's workers, the express ones' not among them.
+
+        expresses: whether somebody is with an express worker, which is to have any core that it finds
+        """
+        self._cores, self._engines, self._expresses = cores, engines, expresses
         self._share = 0.0
         """Of a core, that the event loop wants."""
         self.apart = False
@@ -54,7 +59,7 @@ class TwoSides:
 
     def look(self, share: float) -> None:
         """Places all threads anew. share: of a core, that the loop has wanted since the last look. Called on it."""
-        self._share += NEW * (share - self._share)
+        self._share += NEW * ((1.0 if self._expresses() else share) - self._share)
         two = [threads for threads in self._engines() if len(threads) == len(self._cores)]
         self.apart = bool(two) and self._share < (BUSY if self.apart else SPARE)
         _keep(0, self._cores[:1] if self.apart else self._cores)

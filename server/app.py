@@ -192,7 +192,11 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if settings.watch_packages:
                 watching.append(asyncio.create_task(watch_packages(loaded, versions)))
             if device.kind == "cpu" and (cores := two_cores()):
-                sides = TwoSides(cores, lambda: [runner.threads for runner in loaded.runners])
+                sides = TwoSides(
+                    cores,
+                    lambda: [runner.threads for runner in loaded.runners],
+                    lambda: any(runner.expresses for runner in loaded.runners),
+                )
                 watching.append(asyncio.create_task(sides.watch()))
             engines.watch_all()
             await signals.first.wait()

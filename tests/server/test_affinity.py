@@ -13,7 +13,8 @@ from dragoman import Client
 from engine.devices.machine import usable_cores
 from models.package.folder import Package
 from server.affinity import BUSY, SPARE, TwoSides, two_cores
-from tests.engine.calling import serving
+from tests.engine.calling import ENDLESS, Call, serving
+from tests.engine.test_express import beside_a_greedy_one
 from tests.server_process import eventually, server_process
 
 CORES = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else []
@@ -54,6 +55,11 @@ def workers(count: int) -> Iterator[list[int]]:
             thread.join()
 
 
+def nobody() -> bool:
+    """Is with an express worker."""
+    return False
+
+
 def places(threads: Sequence[int]) -> list[tuple[int, ...]]:
     """Where the thread that calls may run, and where these may."""
     return [tuple(sorted(os.sched_getaffinity(thread))) for thread in (0, *threads)]
@@ -62,14 +68,14 @@ def places(threads: Sequence[int]) -> list[tuple[int, ...]]:
 def test_the_event_loop_and_first_workers_share_a_core_and_second_workers_have_the_other(both: tuple[int, int]) -> None:
     first, second = both
     with workers(2) as one, workers(2) as other, workers(1) as small:
-        sides = TwoSides(both, lambda: [one, other, small])
+        sides = TwoSides(both, lambda: [one, other, small], nobody)
         sides.look(0.0)
         assert places([*one, *other, *small]) == [(first,), (first,), (second,), (first,), (second,), both]
 
 
 def test_while_the_event_loop_is_busy_threads_run_anywhere(both: tuple[int, int]) -> None:
     with workers(2) as threads:
-        sides = TwoSides(both, lambda: [threads])
+        sides = TwoSides(both, lambda: [threads], nobody)
         seen = list[bool]()
         for share in (0.0, 1.0, 1.0, 1.0, (SPARE + BUSY) / 2, (SPARE + BUSY) / 2, 0.0, (SPARE + BUSY) / 2):
             sides.look(share)
@@ -78,13 +84,24 @@ def test_while_the_event_loop_is_busy_threads_run_anywhere(both: tuple[int, int]
         assert seen == [True, True, False, False, False, False, True, True]
 
 
+def test_while_somebody_is_with_an_express_worker_threads_run_anywhere(both: tuple[int, int]) -> None:
+    hindered = [True]
+    with workers(2) as threads:
+        sides = TwoSides(both, lambda: [threads], lambda: hindered[0])
+        seen = list[bool]()
+        for hindered[0] in (False, True, True, True, False, False):
+            sides.look(0.0)
+            seen.append(sides.apart)
+        assert seen == [True, True, False, False, True, True]
+
+
 def test_with_one_worker_or_none_that_lives_threads_run_anywhere(both: tuple[int, int]) -> None:
     with workers(1) as threads:
-        TwoSides(both, lambda: [threads]).look(0.0)
+        TwoSides(both, lambda: [threads], nobody).look(0.0)
         assert places(threads) == [both, both]
     with workers(2) as threads:
         pass
-    TwoSides(both, lambda: [threads]).look(0.0)
+    TwoSides(both, lambda: [threads], nobody).look(0.0)
     assert places([]) == [both[:1]], "they have ended since they were asked for"
 
 
@@ -94,6 +111,15 @@ def test_an_engine_tells_the_threads_of_its_workers_and_not_the_express_ones() -
         assert service.runner.threads == [named["engine-0"], named["engine-1"]]
         assert "engine-2" in named
     assert service.runner.threads == []
+
+
+def test_an_engine_tells_that_somebody_is_with_its_express_worker() -> None:
+    with beside_a_greedy_one() as (service, _):
+        assert not service.runner.expresses
+        service.submit(modest := Call(ENDLESS, caller="modest"))
+        service.step_until(lambda: service.live_rows[1] == 1, 2)
+        assert service.runner.expresses
+        modest.request.cancel()
 
 
 def cores_of_threads(process: int) -> dict[int, list[int]]:
