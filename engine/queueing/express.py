@@ -5,8 +5,6 @@ modest one as long as his own. The express worker has a batch of a few rows besi
 shares the cores between them. See docs/decisions/0058-an-express-worker.md.
 """
 
-from collections.abc import Iterable
-
 from engine.request import Request
 
 EXPRESS_ROWS = 4
@@ -62,10 +60,6 @@ class Occupancy:
         self._held.pop(worker, None)
         self.owners.pop(worker, None)
 
-    def holds(self, caller: str) -> bool:
-        """Whether a caller has a row."""
-        return any(caller in held for held in self._held.values())
-
-    def hinders(self, caller: str, workers: Iterable[int]) -> bool:
-        """Whether a caller who has no row finds only workers that are another one's. workers: that have free rows."""
-        return not self.holds(caller) and all(worker in self.owners for worker in workers)
+    def may_hinder(self, caller: str) -> bool:
+        """Whether a caller has no row, and some worker is another one's."""
+        return bool(self.owners) and not any(caller in held for held in self._held.values())

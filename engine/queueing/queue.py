@@ -151,15 +151,14 @@ class FairQueue:
         return self._embeddings > 0
 
     def may_go_express(self, request: Request) -> bool:
-        others = bool(self._occupancy.owners) and not self._occupancy.holds(request.caller)
-        return others and may_go(request, EXPRESS_ROWS)
+        return self._occupancy.may_hinder(request.caller) and may_go(request, EXPRESS_ROWS)
 
     def hindered(self, caller: str, free_rows: Sequence[int], now: float) -> bool:
-        if not self._occupancy.owners:
+        if not self._occupancy.may_hinder(caller):
             return False
         workers = len(self._cost.workers)
         first = EMBEDDER + 1 if workers > 1 and self._encodes_apart(now) else 0
-        return self._occupancy.hinders(caller, (one for one in range(first, workers) if free_rows[one]))
+        return all(one in self._occupancy.owners for one in range(first, workers) if free_rows[one])
 
     def length_of(self, caller: str) -> int:
         flows = (self._flows.get((caller, bulk)) for bulk in (False, True))
