@@ -49,4 +49,7 @@ def choose_activations(inputs: Inputs, unsigned: bool) -> Activations:
     errors = [
         np.square(np.rint(inputs.kept / scale).clip(lowest, highest) * scale - inputs.kept).mean() for scale in scales
     ]
-    return Activations(scale=scales[int(np.argmin(errors))], zero_point=0 if unsigned else 128)
+    scale = scales[int(np.argmin(errors))]
+    if not unsigned:
+        return Activations(scale, zero_point=128)
+    return Activations(scale, zero_point=0, zeros=float((inputs.kept == 0).mean()))

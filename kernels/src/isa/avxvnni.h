@@ -5,6 +5,7 @@
 
 #include "compute/lanes.h"
 #include "compute/table.h"
+#include "isa/no_skipping.h"
 
 namespace dragoman::ISA {
 
