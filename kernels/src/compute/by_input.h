@@ -48,7 +48,8 @@ static void multiply(const PackedWeight& w, const BytesByInput& x, int rows, Eac
   alignas(64) int32_t sums[stripe * columns];
   for (int row = 0; row < rows; row++) {
     int count = nonzero(x.rows + row * x.stride, w.depth, x.inputs, x.values);
-    for (; count % 4 != 0; count++) x.inputs[count] = x.values[count] = 0;
+    for (int i = count; i < count + 4 + inputs_ahead; i++) x.inputs[i] = x.values[i] = 0;
+    count = (count + 3) / 4 * 4;
     for (int panel = 0; panel < w.panels; panel += stripe)
       add_stripe<stripe>(w.panels - panel, w, x, count, row, panel, sums, each);
   }

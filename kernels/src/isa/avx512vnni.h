@@ -10,6 +10,7 @@ namespace dragoman::ISA {
 
 constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6, shift = 0;
 constexpr bool prepares = false, takes_nibbles = true, skips_zeros = true;
+constexpr int inputs_ahead = 8;  // inputs whose weights are asked for before they are needed
 
 constexpr int32_t numbers_of_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
 
@@ -103,7 +104,11 @@ static void add_inputs(const int32_t* inputs, const uint8_t* values, int count, 
     memcpy(&four, values + i, 4);
     const __m512i spread = _mm512_set1_epi32(four);
     const int8_t* of[4];
-    unrolled<4>([&](auto j) INLINED { of[j] = weights + (size_t)inputs[i + j] * (PANELS * columns); });
+    unrolled<4>([&](auto j) INLINED {
+      of[j] = weights + (size_t)inputs[i + j] * (PANELS * columns);
+      const int8_t* next = weights + (size_t)inputs[i + j + inputs_ahead] * (PANELS * columns);
+      unrolled<PANELS>([&](auto p) INLINED { _mm_prefetch((const char*)next + p * columns, _MM_HINT_T0); });
+    });
     unrolled<PANELS>([&](auto p) INLINED {
       __m512i weight[4];
       unrolled<4>([&](auto j) INLINED { weight[j] = _mm512_load_si512(of[j] + p * columns); });

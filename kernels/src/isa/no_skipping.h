@@ -5,6 +5,7 @@
 namespace dragoman::ISA {
 
 constexpr bool skips_zeros = false;
+constexpr int inputs_ahead = 0;
 
 inline int place_in_stripe(int column) { return column; }
 inline int nonzero(const uint8_t*, int, int32_t*, uint8_t*) { return 0; }
