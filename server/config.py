@@ -341,6 +341,15 @@ class _Flags(ArgumentParser):
             way_out = "; packages are named before all flags, and those of yes or no, such as --no-http, take no value"
         raise ConfigError(f"{flag} is no flag{way_out}")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Where standard output takes no help, that is an error, which argparse passes over."""
+        try:
+            print(message, end="", file=file, flush=True)
+        except BrokenPipeError:  # nobody reads on
+            pass
+        except OSError as error:
+            raise ConfigError(f"standard output: {error.strerror}") from error
+
 
 class _ShowVersion(Action):
     """Tells the version of the checkout, which nobody may have installed, and exits."""

@@ -209,6 +209,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--otlp-endpoint", "http://a:b"], "--otlp-endpoint is 'http://a:b': expected http://HOST:PORT or"),
         (["--otlp-endpoint", "127.0.0.1:4317"], "--otlp-endpoint is '127.0.0.1:4317': expected http://HOST:PORT"),
         (["--caller-key", "x-tenant-bin"], "--caller-key is 'x-tenant-bin': .* ends with -bin; expected another"),
+        (["--caller-key", "authorization"], "--caller-key is 'authorization': what it says is secret, .*; expected"),
         (["--caller-key", "X-Tenant"], "--caller-key is 'X-Tenant': expected up to 64 of a-z, .*, such as x-tenant"),
         (["--log-requests=true"], "--log-requests/--no-log-requests: takes no value, and has 'true'"),
         (["--log-requests", "true"], "true is no flag; packages are named before all flags, and .* take no value"),
