@@ -365,7 +365,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # with the mark of some editors
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: {error}") from error
+        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
@@ -376,8 +376,8 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = difflib.get_close_matches(name.lstrip("-"), [one.lstrip("-") for one in known], n=1)
+    return f"; did you mean {'--' * name.startswith('--')}{close[0]}?" if close else ""
 
 
 def explained(error: ValidationError, flags: Sequence[str] = ()) -> str:

@@ -139,6 +139,15 @@ def test_parts_of_the_check_of_a_gpu_have_packages(
     assert f"--parts has {refused}, and not packages, which it decodes" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("option", ["--soak-minutes", "--budget-minutes"])
+@pytest.mark.parametrize("minutes", ["nan", "inf", "-5", "0"])
+def test_the_check_of_a_gpu_takes_some_time(option: str, minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        gpu_check.parse([f"{option}={minutes}"])
+    assert ended.value.code == 2
+    assert f"argument {option}: {minutes} is no number above 0" in capsys.readouterr().err
+
+
 def test_a_measurement_that_gets_sigterm_leaves_no_server_behind() -> None:
     command = [sys.executable, "-c", UNTIL_KILLED, str(ZOO)]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:

@@ -270,6 +270,11 @@ def test_a_list_that_there_is_already_is_taken(tmp_path: Path) -> None:
     for given, taken in (([lists], lists), ([text], None), ([lists, lists], None)):
         options = parse([str(ZOO), *(f"--shortlist={file}" for file in given)])
         assert adapt(replace(checkpoint, shortlist=ZOO), fetched, options).shortlist == taken
+    for option, size in (("first", FIRST), ("best", 9)):
+        options = parse([str(ZOO), f"--shortlist={lists}", f"--shortlist-{option}={size}"])
+        told = f"--shortlist-{option} is {size}, and {re.escape(str(lists))} is a list already, which stays as it is"
+        with pytest.raises(InputError, match=told):
+            adapt(checkpoint, fetched, options)
 
 
 def test_text_from_a_pipe_is_counted_from_its_beginning(tmp_path: Path) -> None:

@@ -105,6 +105,8 @@ def test_help_documents_every_setting_and_its_variable(capsys: pytest.CaptureFix
         (["--prot", "1"], r"^--prot is no flag; did you mean --port\?$"),
         (["--packge=artifacts/en-pt"], r"^--packge is no flag; did you mean --package\?$"),
         (["--pack", "artifacts/en-pt"], "^--pack is no flag"),
+        (["--moel", "x"], "^--moel is no flag$"),
+        (["--config", "no/such"], "^no/such: No such file or directory$"),
         (["en-pt"], "^en-pt is no flag; packages are named before all flags, and"),
         (["--port"], "^--port: expected one argument$"),
         (["--port", "abc"], "^--port is 'abc': Input should be a valid integer$"),

@@ -11,7 +11,9 @@ def glossary(path: str) -> dict[str, str]:
     """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
         raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from error
     pairs = [line.split("\t") for line in lines if line.strip()]
     for pair in pairs:
