@@ -32,7 +32,7 @@ OF_AN_ENTRY = OF_ALL | {
 class Part(BaseModel):
     """Of the application."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     settings: Mapping[str, Any] = Field(default_factory=dict)
     """Of a server, by the names of docs/configuration.md."""
