@@ -144,8 +144,14 @@ def test_kuberay_takes_its_resource_and_no_other_field() -> None:
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused_by_name(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told.replace("?", r"\?")):
+    with pytest.raises(ValidationError, match=told.replace("?", r"\?")) as refused:
         Arguments.model_validate({"groups": [GROUP | change]})
+    assert refused.value.error_count() == 1, "what is told beside it is not so"
+
+
+def test_no_group_is_told() -> None:
+    with pytest.raises(ValidationError, match="groups is empty: name one at least, with its packages"):
+        Arguments.model_validate({"groups": []})
 
 
 @pytest.mark.parametrize("name", ["canary_health", "max_rows", "quota_texts_per_s", "shadow_share", "http"])
