@@ -63,14 +63,14 @@ class Unfinished:
 
     def put_in_place(self, number: int, item: Item) -> None:
         """The item's target is written. From now on it has its name. Raises BulkError."""
-        if _described(item) != self._sources[number]:
-            raise self.changed(item)
+        self.check_unchanged(number, item)
         put_in_place(self.part(number), item.target)
         self._mark(number)
 
-    def changed(self, item: Item) -> BulkError:
-        """That an item's source is not what it was."""
-        return BulkError(f"{item.source} has changed while it was translated: delete {self._folder} to begin anew")
+    def check_unchanged(self, number: int, item: Item) -> None:
+        """Raises BulkError where an item's source is not what it was."""
+        if _described(item) != self._sources[number]:
+            raise BulkError(f"{item.source} has changed while it was translated: delete {self._folder} to begin anew")
 
     def _mark(self, number: int) -> None:
         """An item is done: its journal is not needed any more."""

@@ -181,6 +181,16 @@ def test_a_dataset_keeps_the_format_in_which_it_is_read(tmp_path: Path) -> None:
     assert (kept["type"], kept["columns"]) == ("numpy", ["n", "text", "pt"])
 
 
+def test_a_dataset_without_rows_becomes_one(tmp_path: Path) -> None:
+    """Such as a split of which a filter has left nothing."""
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict({"text": ["a"]}).filter(lambda row: False).save_to_disk(tmp_path / "a")
+    Bulk().run(tmp_path / "a", tmp_path / "b")
+    made = datasets.load_from_disk(tmp_path / "b")
+    assert (made.column_names, len(made)) == (["text", "translation"], 0)
+
+
 def test_a_column_of_nothing_but_nulls_has_no_texts_to_translate(tmp_path: Path) -> None:
     """Of one part of a table, as pandas writes it, which knows no type then."""
     pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
