@@ -88,6 +88,16 @@ WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] =
         lambda p: p / "b.csv",
         "name another new column by --into",
     ),
+    "semicolons": (
+        lambda p: (p / "a.csv").write_text("n;text\n1;a\n"),
+        lambda p: p / "b.csv",
+        "a.csv has n;text, and not one 'text': its values seem to stand between semicolons; save it with commas",
+    ),
+    "tabs": (
+        lambda p: (p / "a.csv").write_text("n\ttext\n1\ta\n"),
+        lambda p: p / "b.csv",
+        "and not one 'text': its values seem to stand between tabs, which --format tsv reads",
+    ),
     "no header": (lambda p: (p / "a.csv").touch(), lambda p: p / "b.csv", "a.csv has no row of names"),
     "names that are no UTF-8": (
         lambda p: (p / "a.csv").write_bytes("n,text\n1,a\n".encode("utf-16")),
