@@ -8,6 +8,7 @@ import pytest
 
 from bench import bulk
 from dragoman.bulk.journal import Journal
+from dragoman.bulk.windows import ROWS
 
 SENTENCES = 40
 
@@ -84,5 +85,5 @@ def test_a_window_that_a_kill_leaves_nothing_of_is_refused(
     with pytest.raises(SystemExit) as ended:
         bulk.main()
     assert ended.value.code == 2
-    told = f"--window is {bulk.ROWS} and --sentences {SENTENCES}: a run that is killed would keep nothing; give a"
+    told = f"--window is {ROWS} and --sentences {SENTENCES}: a run that is killed would keep nothing; give a"
     assert told in capsys.readouterr().err
