@@ -118,9 +118,9 @@ WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] =
         "/proc/b.txt.unfinished cannot be a folder (No such file or directory): write to another place",
     ),
     "onto a folder": (
-        lambda p: [(p / "a.txt").touch(), (p / "there").mkdir()],
-        lambda p: p / "there",
-        "there is a folder that exists already: say what becomes of",
+        lambda p: (p / "a.txt").touch(),
+        lambda p: Path("/proc"),
+        "/proc is a folder that exists already: say what becomes of",
     ),
     "the name of another format": (
         lambda p: (p / "a.csv").write_text("text\na\n"),
