@@ -11,10 +11,9 @@ def glossary(path: str) -> dict[str, str]:
     """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except OSError as error:
-        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        raise argparse.ArgumentTypeError(f"{path} cannot be read: {why}") from error
     pairs = [line.split("\t") for line in lines if line.strip()]
     for pair in pairs:
         if len(pair) > 2:
