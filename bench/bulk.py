@@ -187,7 +187,10 @@ def main() -> int:
     parser.add_argument("--sentences", type=whole, default=SENTENCES, help="lines of the file (default: %(default)d)")
     parser.add_argument("--repeats", type=whole, default=REPEATS, help="turns of each side (default: %(default)d)")
     parser.add_argument(
-        "--part", choices=(*PARTS, KILLED), action="append", help="beside this alone; or a run is killed"
+        "--part",
+        choices=(*PARTS, KILLED),
+        action="append",
+        help="beside this; or a run is killed (default: all beside)",
     )
     parser.add_argument(
         "--window",
@@ -197,18 +200,24 @@ def main() -> int:
         help=f"of a run that is killed (default: {ROWS}, as bulk's)",
     )
     arguments = parser.parse_args()
+    parts = arguments.part or PARTS
+    if KILLED in parts and arguments.window >= arguments.sentences:
+        parser.error(
+            f"--window is {arguments.window} and --sentences {arguments.sentences}: a run that is killed would keep "
+            "nothing; give a smaller window, or more sentences"
+        )
     print(f"{machine()}, {instructions()}\n", flush=True)
     rows, failed = list[list[str]](), False
     for package in arguments.packages:
         with TemporaryDirectory() as folder:
-            parts = arguments.part or PARTS
             if KILLED in parts:
                 told, right = kill(package, arguments.sentences, arguments.window, Path(folder))
                 print(told, flush=True)
                 failed |= not right
-                continue
-            rows += compare(package, arguments.sentences, arguments.repeats, parts, Path(folder))
-    print(table(["package", "side", "sentences/s", "time over bulk's, median and range"], rows))
+            if set(parts) != {KILLED}:
+                rows += compare(package, arguments.sentences, arguments.repeats, parts, Path(folder))
+    if rows:
+        print(table(["package", "side", "sentences/s", "time over bulk's, median and range"], rows))
     return int(failed)
 
 

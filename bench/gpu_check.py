@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from bench.flags.values import positive
 from bench.gpu import machine, tables, wheels
 from bench.gpu.plan import PARTS, SOAK_STARTS_S, Findings, Part, Plan
 from bench.gpu.report import Report
@@ -58,8 +59,10 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         "--parts", type=part_list, default=PARTS, metavar="NAMES", help="only these, in this order: a,b"
     )
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="keeps packages there, and uses those of before")
-    parser.add_argument("--soak-minutes", type=float, default=SOAK_MINUTES, metavar="M", help="of the last part")
-    parser.add_argument("--budget-minutes", type=float, default=MINUTES, metavar="M", help="with a soak of 2 minutes")
+    parser.add_argument("--soak-minutes", type=positive, default=SOAK_MINUTES, metavar="M", help="of the last part")
+    parser.add_argument(
+        "--budget-minutes", type=positive, default=MINUTES, metavar="M", help="with a soak of 2 minutes"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS, metavar="FOLDER", help="where the results go")
     options = parser.parse_args(arguments)
     names = {part.name for part in options.parts}

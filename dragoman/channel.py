@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import grpc
@@ -75,11 +75,21 @@ Token = str | Callable[[], str] | None
 """A bearer token, or what gives one for each call, such as `Path("token").read_text`. None: none is sent."""
 
 
+def checked_token(token: Token) -> Token:
+    """The same. Raises TypeError for what is none."""
+    if not (token is None or isinstance(token, str) or callable(token)):
+        raise TypeError(f"token is {type(token).__name__}; it must be a str, or a function that gives one, or None")
+    return token
+
+
 def token_metadata(token: Token) -> tuple[tuple[str, str], ...]:
-    """What says who makes a call. Raises what `token` does, and ValueError for one that cannot be sent."""
+    """What says who makes a call. Raises what `token` does, and TypeError or ValueError for what cannot be sent."""
     if token is None:
         return ()
-    sent = (token if isinstance(token, str) else token()).strip()
+    given = token if isinstance(token, str) else token()
+    if not isinstance(given, str):
+        raise TypeError(f"what gives the token gave {type(given).__name__}; it must be a str")
+    sent = given.strip()
     if not TOKEN.fullmatch(sent):
         raise ValueError("the token is empty, or has a character that none has (RFC 6750)")
     return (("authorization", f"Bearer {sent}"),)
@@ -104,8 +114,13 @@ def check_target(target: str, tls: TlsOptions | None) -> None:
 
 
 def listed_targets(target: str | Sequence[str]) -> list[str]:
-    """One target, or several. Raises ValueError for none, or for one twice: it would get twice the calls."""
-    targets = [target] if isinstance(target, str) else list(target)
+    """One target, or several.
+
+    Raises TypeError for what is none, and ValueError for none, or for one twice: it would get twice the calls.
+    """
+    targets = [target] if isinstance(target, str) or not isinstance(target, Iterable) else list(target)
+    if not all(isinstance(each, str) for each in targets):
+        raise TypeError(f"target is {target!r}; it must be HOST:PORT, such as {DEFAULT_TARGET!r}, or several of them")
     if not targets:
         raise ValueError(f"there is no target; give HOST:PORT, such as {DEFAULT_TARGET}")
     if twice := [each for each in targets if targets.count(each) > 1]:
@@ -116,7 +131,7 @@ def listed_targets(target: str | Sequence[str]) -> list[str]:
 def open_channels(target: str | Sequence[str], tls: TlsOptions | None) -> list[grpc.Channel]:
     """Channels for synchronous calls, one for each target. They connect at the first call.
 
-    Raises ValueError for a target that cannot be.
+    Raises TypeError or ValueError for a target that cannot be.
     """
     targets = _listed(target, tls)
     options = _options(len(targets))

@@ -7,7 +7,7 @@ It needs what a server needs, in a checkout of Dragoman.
 """
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
@@ -47,10 +47,12 @@ class Translator(Client):
     ) -> None:
         """Loads the model of a package, or those of several: the first is the default one.
 
-        The rest are settings of the server: see docs/configuration.md. Raises FailedPrecondition for a package, a
-        setting or a device that cannot be used.
+        The rest are settings of the server: see docs/configuration.md. Raises TypeError where `package` is no folder
+        and no sequence of some, and FailedPrecondition for a package, a setting or a device that cannot be used.
         """
-        packages = [package] if isinstance(package, str | Path) else package
+        packages = [package] if isinstance(package, str | Path) or not isinstance(package, Iterable) else list(package)
+        if not packages or not all(isinstance(one, str | Path) for one in packages):
+            raise TypeError(f"package is {package!r}; it must be the folder of a package, or several of them")
         try:
             settings = settings_of(list(map(Path, packages)), device, kernels, workers, max_rows, memory_mb)
             engine = LocalEngine(settings)

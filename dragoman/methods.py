@@ -7,7 +7,7 @@ from grpc import aio
 from grpc_health.v1.health_pb2 import HealthCheckRequest
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
-from dragoman.channel import Token, token_metadata
+from dragoman.channel import Token, checked_token, token_metadata
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
 from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
@@ -17,7 +17,7 @@ class Methods:
     """For synchronous code."""
 
     def __init__(self, channel: grpc.Channel, token: Token = None) -> None:
-        self._token, self.channel = token, channel
+        self._token, self.channel = checked_token(token), channel
         self.translation = TranslationServiceStub(self.channel)
         self.encoding = EncodingServiceStub(self.channel)
         self.model = ModelServiceStub(self.channel)
@@ -33,7 +33,7 @@ class AsyncMethods:
     """For the running event loop. See `Methods`."""
 
     def __init__(self, channel: aio.Channel, token: Token = None) -> None:
-        self._token, self.channel = token, channel
+        self._token, self.channel = checked_token(token), channel
         self.translation = TranslationServiceStub(self.channel)
         self.encoding = EncodingServiceStub(self.channel)
         self.model = ModelServiceStub(self.channel)

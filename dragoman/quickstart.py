@@ -30,9 +30,9 @@ SENTENCES = (
 def main() -> int:
     """Returns the server's exit code, or 1 if it does not translate."""
     arguments = _parse_arguments()
-    _refuse_port_in_use(arguments.port, "DRAGOMAN_PORT")
-    _refuse_port_in_use(arguments.metrics_port, "DRAGOMAN_METRICS_PORT")
-    _refuse_port_in_use(arguments.http_port, "DRAGOMAN_HTTP_PORT")
+    arguments.port = _usable(arguments.port, "DRAGOMAN_PORT")
+    arguments.metrics_port = _usable(arguments.metrics_port, "DRAGOMAN_METRICS_PORT")
+    arguments.http_port = _usable(arguments.http_port, "DRAGOMAN_HTTP_PORT")
     server = _start_server(arguments)
     try:
         if _wait_until_serving(server, arguments.port):
@@ -49,16 +49,27 @@ def main() -> int:
 def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m dragoman.quickstart", description=__doc__)
     parser.add_argument("package", help="folder of the model's package")
-    parser.add_argument("--port", type=int, default=8500, help="where the server listens")
-    parser.add_argument("--http-port", type=int, default=8580, help="where the server answers HTTP")
-    parser.add_argument("--metrics-port", type=int, default=9500, help="where Prometheus finds the metrics")
+    parser.add_argument("--port", type=_port, default=8500, help="where the server listens")
+    parser.add_argument("--http-port", type=_port, default=8580, help="where the server answers HTTP")
+    parser.add_argument("--metrics-port", type=_port, default=9500, help="where Prometheus finds the metrics")
     return parser.parse_args()
 
 
-def _refuse_port_in_use(port: int, variable: str) -> None:
-    """Else a server that runs there already would answer for the one that cannot start."""
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text} is not from 0 to 65535")
+    return int(text)
+
+
+def _usable(port: int, variable: str) -> int:
+    """The port, or one that is free where it is 0. Exits the process where it is in use.
+
+    Else a server that runs there already would answer for the one that cannot start.
+    """
     try:
-        socket.create_server((HOST, port)).close()
+        with socket.create_server((HOST, port)) as probe:
+            found: int = probe.getsockname()[1]
+            return found
     except OSError as error:
         cause = os.strerror(error.errno or 0)
         sys.exit(f"{HOST}:{port} cannot be used: {cause}. Choose another port: make run {variable}=...")

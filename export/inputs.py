@@ -11,7 +11,7 @@ from engine.devices.machine import Machine
 from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
-from export.command.arguments import CALIBRATION, Options
+from export.command.arguments import BEST, CALIBRATION, FIRST, Options
 from export.languages import package_languages
 from export.quantization.texts import Calibration, Loss, Samples
 from export.shortlist.table import ListSize
@@ -129,12 +129,23 @@ def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpo
 
 
 def _shortlist_file(options: Options, own: Path | None) -> Path | None:
-    """A list that is there: the checkpoint's own, or that of --shortlist, unless that is text to count one over."""
+    """A list that is there: the checkpoint's own, or that of --shortlist, unless that is text to count one over.
+
+    Raises InputError where one that is there is to have another size.
+    """
     if options.no_shortlist or options.shortlist is None:
         return None if options.no_shortlist else own
     first, *others = options.shortlist
     # What is no file, as a shell's <(...), is text: a look at how it begins would take that from it.
-    return first if not others and first.is_file() and is_shortlist(first) else None
+    if others or not first.is_file() or not is_shortlist(first):
+        return None
+    for name, size in (("first", options.shortlist_first), ("best", options.shortlist_best)):
+        if size is not None:
+            way = "leave it out, or give the text that a list is to be made of"
+            raise InputError(
+                f"--shortlist-{name} is {size}, and {first} is a list already, which stays as it is: {way}"
+            )
+    return first
 
 
 def named_prompts(prefixes: Sequence[str]) -> dict[str, str]:
@@ -209,8 +220,10 @@ def open_shortlist(checkpoint: Checkpoint) -> Shortlist | None:
 
 
 def check_list_size(options: Options, checkpoint: Checkpoint) -> ListSize:
-    """How long the lists of a shortlist are to be."""
-    first, best, most = options.shortlist_first, options.shortlist_best, checkpoint.config.target_vocab_size
+    """How long the lists of a shortlist are to be. Raises InputError."""
+    first = FIRST if options.shortlist_first is None else options.shortlist_first
+    best = BEST if options.shortlist_best is None else options.shortlist_best
+    most = checkpoint.config.target_vocab_size
     for name, size, least in (("first", first, 0), ("best", best, 1)):
         if not least <= size <= most:
             raise InputError(f"--shortlist-{name} is {size}; expected {least} to {most}, the tokens of the vocabulary")

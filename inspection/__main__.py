@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=PROG, description="Shows what a package does with a text, as an HTML page.")
     parser.add_argument("package", type=Path, metavar="PACKAGE", help="folder of a package")
     parser.add_argument("text", metavar="TEXT", help="to translate")
-    parser.add_argument("--out", type=Path, default=Path("inspection.html"), help="the page (default: %(default)s)")
+    parser.add_argument("--out", type=_page, default=Path("inspection.html"), help="the page (default: %(default)s)")
     parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="the page's pictures too, as SVG files")
     parser.add_argument("--beams", type=_count, default=4, help="of the search; 1: greedy (default: %(default)s)")
     parser.add_argument(
@@ -82,6 +82,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--source-language", default="", metavar="TAG", help="for models of several languages")
     parser.add_argument("--target-language", default="", metavar="TAG", help="the same")
     return parser
+
+
+def _page(text: str) -> Path:
+    if text == "-":
+        raise argparse.ArgumentTypeError("- would be a file of this name; /dev/stdout is standard output")
+    return Path(text)
 
 
 def _count(text: str) -> int:

@@ -341,6 +341,15 @@ class _Flags(ArgumentParser):
             way_out = "; packages are named before all flags, and those of yes or no, such as --no-http, take no value"
         raise ConfigError(f"{flag} is no flag{way_out}")
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Where standard output takes no help, that is an error, which argparse passes over."""
+        try:
+            print(message, end="", file=file, flush=True)
+        except BrokenPipeError:  # nobody reads on
+            pass
+        except OSError as error:
+            raise ConfigError(f"standard output: {error.strerror}") from error
+
 
 class _ShowVersion(Action):
     """Tells the version of the checkout, which nobody may have installed, and exits."""
@@ -356,7 +365,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # with the mark of some editors
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{file}: {error}") from error
+        raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
 
 def _refuse_unknown(environment: Mapping[str, str]) -> None:
@@ -367,8 +376,8 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    close = difflib.get_close_matches(name.lstrip("-"), [one.lstrip("-") for one in known], n=1)
+    return f"; did you mean {'--' * name.startswith('--')}{close[0]}?" if close else ""
 
 
 def explained(error: ValidationError, flags: Sequence[str] = ()) -> str:

@@ -18,9 +18,17 @@ WANTED = {
 }
 
 
-def _text_key(key: str) -> str:
+SECRET_KEYS = ("authorization", "proxy-authorization", "cookie")
+"""Of metadata and headers: what they say is for no log and no trace, where names of callers are."""
+
+
+def _name_key(key: str) -> str:
     if key.endswith("-bin"):
         raise PydanticCustomError("bytes", "gRPC has bytes under a key that ends with -bin; expected another one")
+    if key in SECRET_KEYS:
+        raise PydanticCustomError(
+            "secret", "what it says is secret, and names of callers are logged; expected another one"
+        )
     return key
 
 
@@ -29,5 +37,5 @@ HostName = Annotated[str, Field(pattern=HOST_NAME)]
 Origin = Annotated[str, Field(pattern=ORIGIN)]
 """As browsers write it (RFC 6454): without a slash at the end."""
 Collector = Annotated[str, Field(pattern=COLLECTOR)]
-CallerKey = Annotated[str, Field(pattern=KEY), AfterValidator(_text_key)]
+CallerKey = Annotated[str, Field(pattern=KEY), AfterValidator(_name_key)]
 """Of metadata."""

@@ -1,17 +1,19 @@
-"""What the values of arguments mean. ArgumentTypeError's message is shown with the argument's name."""
+"""What the values of arguments mean. ArgumentTypeError's message is shown with the argument's name.
+
+It imports nothing but Python's own at the top: `bench.gpu_check` reads its arguments before it installs the rest.
+"""
 
 import argparse
 import os
 from math import inf
 from pathlib import Path
 
-from models.package.checked import PackageError
-from models.package.folder import Package
-from server.catalog.served_model import MOST_BEAMS
-
 
 def package_at(given: str) -> Path:
     """The folder of a package that is whole: a measurement says so before it begins, and not amid its work."""
+    from models.package.checked import PackageError
+    from models.package.folder import Package
+
     try:
         return Package.open(Path(given)).folder
     except PackageError as error:
@@ -62,6 +64,8 @@ def whole(given: str) -> int:
 
 def beams(given: str) -> int:
     """As many as a server takes."""
+    from server.catalog.served_model import MOST_BEAMS
+
     if (value := whole(given)) > MOST_BEAMS:
         raise argparse.ArgumentTypeError(f"{value} is more than {MOST_BEAMS}, the most that a server takes")
     return value

@@ -20,19 +20,41 @@ from bench.ray.findings import Findings
 from bench.ray.nodes import ROOT, Nodes
 from bench.ray.scaling import compare_nodes
 from bench.sentences import distinct
+from dragoman.bulk.cluster.version import check_version
+from dragoman.bulk.errors import WrongUsage
+from dragoman.bulk.windows import ROWS
 
 PARTS = ("serve", "edges", "bulk", "nodes")
+LEAST_OF_NODES = 2 * ROWS
+"""Sentences of the part that looks at the journal from window to window."""
 
 
 def main(given: Sequence[str] | None = None) -> int:
-    """Command line. Returns the exit code: 1 if an answer was wrong, or a call failed."""
+    """Command line. Returns the exit code: 1 if an answer was wrong, or a call failed.
+
+    Exits the process with 2 where no cluster is to be had, or it ended.
+    """
     parser = argparse.ArgumentParser(prog="python -m bench.ray", description=__doc__)
     parser.add_argument("--sentences", type=whole, default=10_000, help="distinct ones")
     parser.add_argument("--package", type=package_at, default=ROOT / "models" / "zoo" / "en-pt", help="what is served")
     parser.add_argument("--part", choices=PARTS, action="append", help="one of them; may be given for several")
     arguments = parser.parse_args(given)
-    package, sentences = arguments.package.resolve(), distinct(arguments.sentences)
-    parts, findings = arguments.part or PARTS, Findings()
+    parts = arguments.part or PARTS
+    if "nodes" in parts and arguments.sentences <= LEAST_OF_NODES:
+        parser.error(
+            f"--sentences is {arguments.sentences}; the part nodes needs more than {LEAST_OF_NODES}, two windows of "
+            "bulk: give more, or name the other parts"
+        )
+    try:
+        check_version()
+        return run(arguments.package.resolve(), distinct(arguments.sentences), parts)
+    except (WrongUsage, RuntimeError) as error:
+        parser.exit(2, f"{parser.prog}: error: {error}\n")
+
+
+def run(package: Path, sentences: Sequence[str], parts: Sequence[str]) -> int:
+    """Finds it all out. Returns the exit code. Raises RuntimeError where a server, a node or a run ends."""
+    findings = Findings()
     with TemporaryDirectory(prefix="r") as name:
         folder = Path(name)
         answers = Answers(package, sentences, findings)

@@ -133,7 +133,13 @@ class Nodes:
         self._folder, self._port, self._started = folder, free_port(), 0
         more = ["--include-dashboard=false", "--no-monitor", f"--temp-dir={folder / 'ray'}", f"--port={self._port}"]
         self.head = self._node(0, ["--head", *more])
-        self.workers = [self.add(cores, core) for core in pinned or (None,) * workers]
+        self.workers: list[Node] = []
+        try:
+            for core in pinned or (None,) * workers:
+                self.workers.append(self.add(cores, core))
+        except BaseException:  # none of them is left behind
+            self.__exit__()
+            raise
 
     @property
     def address(self) -> str:

@@ -11,6 +11,7 @@ from ray.serve.schema import LoggingConfig
 from deploy.ray.arguments import Arguments, Group
 from deploy.ray.autoscaling import QueueTimePolicy
 from deploy.ray.entry.server import EntryServer
+from deploy.ray.replica.packages import check_models
 from deploy.ray.replica.replica import Replica, shelf
 from dragoman.bulk.cluster.version import check_version
 from dragoman.bulk.engine import package_hashes
@@ -27,9 +28,13 @@ LOGGING = LoggingConfig(enable_access_log=False)
 
 
 def build(args: Arguments) -> Application:
-    """A deployment for each group, and the entries before them. Raises WrongUsage where a package is missing."""
+    """A deployment for each group, and the entries before them.
+
+    Raises WrongUsage where a package is missing, and ConfigError where two have models of one name.
+    """
     check_version()
     hashes = [package_hashes(group.packages) for group in args.groups]
+    check_models(args.groups)
     handles = [_deployed(*each) for each in zip(args.groups, hashes, strict=True)]
     entry, settings = args.entry, args.entry.server_settings()
     options: dict[str, Any] = {} if entry.shared_port else {"max_replicas_per_node": 1}

@@ -32,7 +32,7 @@ OF_AN_ENTRY = OF_ALL | {
 class Part(BaseModel):
     """Of the application."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     settings: Mapping[str, Any] = Field(default_factory=dict)
     """Of a server, by the names of docs/configuration.md."""
@@ -144,10 +144,12 @@ class Arguments(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     entry: Entry = Field(default_factory=Entry)
-    groups: tuple[Group, ...] = Field(min_length=1)
+    groups: tuple[Group, ...]
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
+        if not self.groups:
+            raise ValueError("groups is empty: name one at least, with its packages")
         names = [group.name for group in self.groups]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two groups are named {twice[0]}")

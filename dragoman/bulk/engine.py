@@ -23,6 +23,8 @@ SWITCH_INTERVAL_S = 0.0005
 """As in a server: how long an engine's thread waits for the interpreter while Python code runs."""
 MORE_THREADS = 2
 """Than cores. Each brings as many texts as a worker has rows."""
+ALWAYS_FIT = 7
+"""Threads that an engine has room for whatever it runs on: 896 texts of one caller may wait, 128 of each."""
 ROWS = 128
 """Of a worker's batch: twice a server's, since nobody waits for a step, and 5 % less of a processor's time."""
 
@@ -52,12 +54,14 @@ class Engine:
     ) -> None:
         """`options`: of all texts. workers: None is one for every core. Raises WrongUsage."""
         self.hashes = package_hashes(packages)
-        self.threads = MORE_THREADS + (workers or len(os.sched_getaffinity(0)))
-        """That it takes to keep it busy."""
+        self.threads = MORE_THREADS + (workers or _cores())
+        """That it takes to keep it busy, at most: how many workers it has is known when it is loaded."""
         # Nothing is asked for twice here: who runs it knows equal texts, and what was translated before.
         self._options: TranslationOptions = {**options, "no_cache": True}
         self._packages, self._device, self._workers = packages, device, workers
         self._translator: Translator | None = None
+        self._turns = threading.Semaphore(self.threads)
+        """Of the threads: texts that the engine has no room for would be refused, and come back when it has waited."""
         self._closed, self._lock = False, threading.Lock()
         check_repeatable(options, options.get("do_sample"))
 
@@ -75,9 +79,10 @@ class Engine:
         with self._lock:
             if self._translator is None and not self._closed:
                 self._translator = self._load()
+        with self._turns:
             if self._translator is None or self._closed:
                 raise BulkError("the run has ended")
-        found = self._translator.translate(texts, timeout_s=ONE_CALL_S, **self._options)
+            found = self._translator.translate(texts, timeout_s=ONE_CALL_S, **self._options)
         return [one.text for one in found]
 
     def _load(self) -> "Translator":
@@ -97,7 +102,14 @@ class Engine:
         if [model.package_sha256 for model in models] != self.hashes:
             raise BulkError("a package has changed since the run began: run the same command again")
         check_repeatable(self._options, any(model.default_decoding.do_sample for model in models))
+        workers = max(model.workers for model in models)
+        self._turns = threading.Semaphore(min(self.threads, max(MORE_THREADS + workers, ALWAYS_FIT)))
         return translator
+
+
+def _cores() -> int:
+    """Of which an engine has a worker each, or fewer: the quota of a container is known to it alone."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_repeatable(options: TranslationOptions, samples: bool | None) -> None:

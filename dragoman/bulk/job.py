@@ -156,7 +156,8 @@ class _Targets:
             try:
                 item.open(self._job.columns).write(self._unfinished.part(number), journal)
             except ValueError as error:
-                raise self._unfinished.changed(item) from error
+                self._unfinished.check_unchanged(number, item)
+                raise BulkError(f"{item.target} cannot be written: {error}; what is translated is kept") from error
             self._unfinished.put_in_place(number, item)
             self.refused += journal.refused
 

@@ -9,6 +9,9 @@ from dragoman.bulk.errors import WrongUsage
 from dragoman.bulk.formats import CHOICES, OF_ARROW, OF_SEVERAL, SUFFIXES, format_of, open_format
 from dragoman.bulk.rows import Columns, Format
 
+STREAM = Path("-")
+"""Standard input or output, to other programs. A file of this name may be asked for with its whole path."""
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -37,9 +40,11 @@ def planned(source: Path, target: Path, format: str | None) -> list[Item]:
 
     format: that of every file. None: what each says itself
     """
+    if STREAM in (source, target):
+        raise WrongUsage("- is no file: files alone can be gone on with; lines of a pipe are for dragoman translate")
     if not source.exists():
         raise WrongUsage(f"{source} is not there")
-    if not target.name:
+    if not target.name or (target.is_dir() and not source.is_dir()):
         raise WrongUsage(f"{target} is a folder that exists already: say what becomes of {source} there")
     inner, outer = target.resolve(), source.resolve()
     if inner == outer or inner.is_relative_to(outer):
@@ -48,7 +53,7 @@ def planned(source: Path, target: Path, format: str | None) -> list[Item]:
         raise WrongUsage(f"{target.parent} is no folder: make it first, or write to another place")
     several = (source / OF_SEVERAL).exists()
     if not source.is_dir() or format_of(source) == "dataset" or (format == "dataset" and not several):
-        found = [Item(source, target, _format(source, format))]
+        found = [_alone(source, target, format)]
     else:
         found = [
             Item(path, target / path.relative_to(source), _format(path, None if path.name == OF_SEVERAL else format))
@@ -61,9 +66,25 @@ def planned(source: Path, target: Path, format: str | None) -> list[Item]:
     return found
 
 
-def check_memory(file: Path, target: Path, items: Sequence[Item]) -> None:
-    """A memory is no text and no translation, which it would be written over. Raises WrongUsage."""
-    memory = file.resolve()
+def _alone(source: Path, target: Path, format: str | None) -> Item:
+    """What is no folder of others. Raises WrongUsage."""
+    kind = _format(source, format)
+    said = SUFFIXES.get(target.suffix.lower(), kind)
+    if format is None and said != kind:
+        way = f"call it otherwise, or say --format {kind}"
+        raise WrongUsage(f"{target} has the name of {said}, and {source} is {kind} and stays so: {way}")
+    return Item(source, target, kind)
+
+
+def check_memory(file: Path, source: Path, target: Path, items: Sequence[Item]) -> None:
+    """A memory is no text and no translation, which it would be written over. Raises WrongUsage.
+
+    Nor is it one of the files in the source that the same run would find when it goes on.
+    """
+    memory, folder = file.resolve(), source.resolve()
+    inside = folder.is_dir() and memory.is_relative_to(folder)
+    if inside and not any(part.startswith(".") for part in memory.relative_to(folder).parts):
+        raise WrongUsage(f"{file} is in {source}, whose files are translated: give the memory another place")
     if memory.is_relative_to(target.resolve()) or memory in (item.source.resolve() for item in items):
         raise WrongUsage(f"{file} is {target}, in it, or a text to translate: give the memory another file")
 

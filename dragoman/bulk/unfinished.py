@@ -63,14 +63,14 @@ class Unfinished:
 
     def put_in_place(self, number: int, item: Item) -> None:
         """The item's target is written. From now on it has its name. Raises BulkError."""
-        if _described(item) != self._sources[number]:
-            raise self.changed(item)
+        self.check_unchanged(number, item)
         put_in_place(self.part(number), item.target)
         self._mark(number)
 
-    def changed(self, item: Item) -> BulkError:
-        """That an item's source is not what it was."""
-        return BulkError(f"{item.source} has changed while it was translated: delete {self._folder} to begin anew")
+    def check_unchanged(self, number: int, item: Item) -> None:
+        """Raises BulkError where an item's source is not what it was."""
+        if _described(item) != self._sources[number]:
+            raise BulkError(f"{item.source} has changed while it was translated: delete {self._folder} to begin anew")
 
     def _mark(self, number: int) -> None:
         """An item is done: its journal is not needed any more."""
@@ -86,8 +86,7 @@ class Unfinished:
         """Whether no row is done, of a run that has not ended."""
         if not self._folder.exists():
             return False
-        rows = (file for file in self._folder.iterdir() if file.suffix in (".done", ".rows"))
-        return not any(file.suffix == ".done" or file.stat().st_size for file in rows)
+        return not any(file.suffix == ".done" or _has_rows(file) for file in self._folder.iterdir())
 
     def end(self) -> None:
         """Keeps nothing. Deleting takes many steps, and half of it would say that the targets are somebody else's."""
@@ -95,6 +94,14 @@ class Unfinished:
         self._folder.rename(ended)
         sync_names(ended.parent)
         shutil.rmtree(ended, ignore_errors=True)
+
+
+def _has_rows(file: Path) -> bool:
+    """Whether it is a journal with a line that is whole: of the first there may be a part, where the disk is full."""
+    if file.suffix != ".rows":
+        return False
+    with file.open("rb") as journal:
+        return journal.readline().endswith(b"\n")
 
 
 @contextmanager

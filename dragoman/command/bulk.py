@@ -127,7 +127,7 @@ def _run(args: Arguments) -> int:
     for item in items:
         item.open(columns).check()
     if args.memory is not None:
-        check_memory(args.memory, args.target, items)
+        check_memory(args.memory, args.source, args.target, items)
     job = Job(args.target, items, columns, args.keep_going)
     chosen = {name: value for name, value in options.items() if value is not None and value != ""}
     with _engine(args, options) as (hashes, translated):

@@ -36,8 +36,8 @@ class Options(argparse.Namespace):
     keep_typography: bool
     no_shortlist: bool
     shortlist: list[Path] | None
-    shortlist_first: int
-    shortlist_best: int
+    shortlist_first: int | None
+    shortlist_best: int | None
     precision: Precision
     attention: AttentionKind
     output_layer: OutputLayer
@@ -85,8 +85,8 @@ def parse(arguments: Sequence[str] | None) -> Options:
     for option in ("most_bleu_loss", "most_chrf_loss"):
         if getattr(options, option) is not None and options.references is None:
             parser.error(f"--{option.replace('_', '-')} belongs to --references, by which loss is measured")
-    for option, default in (("shortlist_first", FIRST), ("shortlist_best", BEST)):
-        if getattr(options, option) != default and options.shortlist is None:
+    for option in ("shortlist_first", "shortlist_best"):
+        if getattr(options, option) is not None and options.shortlist is None:
             parser.error(f"--{option.replace('_', '-')} belongs to --shortlist, of whose text a list is made")
     if options.in_place and options.precision == "int8":
         parser.error("--in-place keeps the checkpoint's weights, which are not in 8 bits: say --out")
@@ -176,14 +176,12 @@ def _add_shortlist(parser: Parser) -> None:
     group.add_argument(
         "--shortlist-first",
         type=int,
-        default=FIRST,
         metavar="N",
         help=f"tokens that the shortlist always allows, the first ones of the vocabulary (default: {FIRST})",
     )
     group.add_argument(
         "--shortlist-best",
         type=int,
-        default=BEST,
         metavar="N",
         help=f"tokens that it allows for each token of a source, at most (default: {BEST})",
     )

@@ -3,6 +3,7 @@
 One file has a tab in every line, between a source and its target, or in none: it then has sources alone.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,9 @@ from export.inputs import InputError, lines_of
 
 LEAST_LINES = 100
 """A word that is missing from a list cannot be said: fewer lines than these have hardly any."""
+
+WORDS_AND_PROBABILITY = re.compile(r"\S+ \S+ [0-9.]+(e-?[0-9]+)?")
+"""A line of a lexical table in text, as Marian's `lex.s2t`."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,9 @@ def _split(file: Path, lines: list[str]) -> Text:
     for number, line in enumerate(fields, 1):
         if len(line) != wanted:
             raise InputError(f"{file}, line {number} has {len(line)} columns; line 1 has {wanted}")
+    if wanted == 1 and all(map(WORDS_AND_PROBABILITY.fullmatch, lines[:LEAST_LINES])):
+        way = "give its binary form, which marian-conv makes, or the text that it was counted over"
+        raise InputError(f"{file} has two words and a probability on each line, which is a list in text: {way}")
     sides = [list(side) for side in zip(*fields, strict=True)]
     for side in sides:
         _refuse_empty(file, side)

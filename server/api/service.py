@@ -195,9 +195,8 @@ class ModelService(model_pb2_grpc.ModelServiceServicer):
     async def Reload(self, request: model_pb2.ReloadRequest, context: object) -> model_pb2.ReloadResponse:
         """Takes up a new version of a model."""
         if self._reload is None:
-            raise CandidateRefused(
-                request.name, "this process loads each model once: load it anew, or on Ray deploy again"
-            )
+            name = self._models.find(request.name, field="name").model.name
+            raise CandidateRefused(name, "this process loads each model once: load it anew, or on Ray deploy again")
         done = await self._reload(request.name)
         return model_pb2.ReloadResponse(
             model=_model(self._models.find(done.name)),

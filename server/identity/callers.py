@@ -75,7 +75,7 @@ def read_callers(file: Path) -> Callers:
         first = error.errors(include_input=False)[0]  # what stands there may be a token, and is not repeated
         raise ConfigError(f"callers {file}: {'.'.join(map(str, first['loc']))}: {first['msg']}") from None
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"callers {file}: {error}") from error
+        raise ConfigError(f"callers {file}: {getattr(error, 'strerror', None) or error}") from error
     for name, one in listed.callers.items():
         if not (one.tokens or one.certificate):
             raise ConfigError(f"callers {file}: {name} has neither tokens nor certificate = true, and could never call")

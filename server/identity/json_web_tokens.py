@@ -75,7 +75,8 @@ class IssuerKeys:
                 raise ConfigError(f"jwt_keys {self._place} has more than {MAX_BYTES} bytes, the most that are read")
             self._keys = _usable(json.loads(data))
         except (OSError, ValueError, RecursionError, jwt.PyJWTError) as error:
-            raise ConfigError(f"jwt_keys {self._place} cannot be used: {error}") from error
+            why = getattr(error, "strerror", None) or str(error)
+            raise ConfigError(f"jwt_keys {self._place} cannot be used: {why}") from error
 
     async def find(self, key_id: str) -> jwt.PyJWK | None:
         """The key of that name. Asks for new ones where there is none, but not often. None: there is none."""

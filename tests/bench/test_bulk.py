@@ -8,6 +8,7 @@ import pytest
 
 from bench import bulk
 from dragoman.bulk.journal import Journal
+from dragoman.bulk.windows import ROWS
 
 SENTENCES = 40
 
@@ -69,7 +70,20 @@ def test_the_exit_code_says_whether_it_is_wrong(
 ) -> None:
     killed(made)
     monkeypatch.setattr(
-        sys, "argv", ["bulk", str(bulk.ZOO / "en-pt-int8"), "--part", "killed", "--sentences", str(SENTENCES)]
+        sys,
+        "argv",
+        ["bulk", str(bulk.ZOO / "en-pt-int8"), "--part", "killed", "--sentences", str(SENTENCES), "--window", "8"],
     )
     assert bulk.main() == code
     assert ("WRONG" in capsys.readouterr().out) == bool(code)
+
+
+def test_a_window_that_a_kill_leaves_nothing_of_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bulk", "--part", "killed", "--sentences", str(SENTENCES)])
+    with pytest.raises(SystemExit) as ended:
+        bulk.main()
+    assert ended.value.code == 2
+    told = f"--window is {ROWS} and --sentences {SENTENCES}: a run that is killed would keep nothing; give a"
+    assert told in capsys.readouterr().err

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import psutil
@@ -24,7 +25,10 @@ from bench.flags.values import (
     whole,
 )
 from bench.options.before import revisions
+from bench.ray import nodes
+from bench.ray.__main__ import main as ray
 from bench.server.libretranslate import python_of
+from dragoman.bulk.cluster import version
 from tests.server_process import ROOT, WAIT_S
 
 ZOO = ROOT / "models" / "zoo" / "en-pt-int8"
@@ -137,6 +141,50 @@ def test_parts_of_the_check_of_a_gpu_have_packages(
         gpu_check.parse(arguments)
     assert ended.value.code == 2
     assert f"--parts has {refused}, and not packages, which it decodes" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--soak-minutes", "--budget-minutes"])
+@pytest.mark.parametrize("minutes", ["nan", "inf", "-5", "0"])
+def test_the_check_of_a_gpu_takes_some_time(option: str, minutes: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        gpu_check.parse([f"{option}={minutes}"])
+    assert ended.value.code == 2
+    assert f"argument {option}: {minutes} is no number above 0" in capsys.readouterr().err
+
+
+def test_a_cluster_is_not_begun_without_ray_or_for_too_few_sentences(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def absent(_: str) -> str:
+        raise PackageNotFoundError
+
+    monkeypatch.setattr(version, "version", absent)
+    for given, told in (
+        (["--sentences", "300"], "--sentences is 300; the part nodes needs more than 2048, two windows of bulk"),
+        (["--sentences", "300", "--part", "bulk"], "error: Ray is not installed here: pip install '.[ray]' has"),
+    ):
+        with pytest.raises(SystemExit) as ended:
+            ray(given)
+        assert ended.value.code == 2
+        assert told in capsys.readouterr().err
+
+
+def test_nodes_end_where_the_next_one_does_not_join(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Joined:
+        running = 0
+
+        def __init__(self, *_: object) -> None:
+            if Joined.running == 2:
+                raise RuntimeError("a node has not joined the cluster")
+            Joined.running += 1
+
+        def end(self) -> None:
+            Joined.running -= 1
+
+    monkeypatch.setattr(nodes, "Node", Joined)
+    with pytest.raises(RuntimeError, match="has not joined"):
+        nodes.Nodes(tmp_path, workers=2)
+    assert Joined.running == 0
 
 
 def test_a_measurement_that_gets_sigterm_leaves_no_server_behind() -> None:

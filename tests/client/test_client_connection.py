@@ -5,6 +5,8 @@ import socket
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -308,3 +310,27 @@ async def test_a_client_that_is_told_true_asks_for_the_options() -> None:
     for kind in (Client, AsyncClient):
         with pytest.raises(TypeError, match=r"tls is bool; it must be TlsOptions\(\), or None for plaintext"):
             kind("127.0.0.1:1", tls=True)  # type: ignore[arg-type]
+
+
+WRONG: dict[str, tuple[dict[str, Any], str]] = {
+    "a number": ({"target": 8500}, r"target is 8500; it must be HOST:PORT, such as '127\.0\.0\.1:8500', or several"),
+    "host and port": ({"target": ("localhost", 8500)}, r"target is \('localhost', 8500\); it must be HOST:PORT"),
+    "bytes": ({"target": b"localhost:8500"}, "target is b'localhost:8500'; it must be HOST:PORT"),
+    "nothing": ({"target": None}, "target is None; it must be HOST:PORT"),
+    "a token in bytes": ({"token": b"x"}, "token is bytes; it must be a str, or a function that gives one, or None"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_what_a_client_cannot_be_made_of_is_told(name: str) -> None:
+    given, told = WRONG[name]
+    for kind in (Client, AsyncClient):
+        with pytest.raises(TypeError, match=told):
+            kind(**given)
+
+
+def test_a_token_that_comes_in_bytes_is_told() -> None:
+    given: Any = Path(__file__).read_bytes
+    told = pytest.raises(TypeError, match="what gives the token gave bytes; it must be a str")
+    with Client("127.0.0.1:1", token=given) as client, told:
+        client.models()

@@ -1,6 +1,7 @@
 """`make run` with the real server: on a terminal, and what it says when it cannot start."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -147,3 +148,20 @@ def test_make_takes_the_newest_python_that_fits_where_python3_does_not(tmp_path:
     interpreter(tmp_path / "python3.14", "3.14.1", fits=True)
     interpreter(tmp_path / "python3.13", "3.13.9", fits=True)
     assert "'python3.14 -m venv' failed" in make_environment(tmp_path, path=f"{tmp_path}:")
+
+
+@pytest.mark.parametrize("port", ["99999", "-1", "http"])
+def test_a_port_that_there_is_not_is_refused(port: str) -> None:
+    command = [*quickstart(ZOO, free_port()), f"--http-port={port}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"error: argument --http-port: {port} is not from 0 to 65535\n")
+
+
+def test_any_port_that_is_free_is_told() -> None:
+    with running(*quickstart(ZOO, 0), "--metrics-port", "0") as process:
+        shown = read_until_ready(process)
+    [port] = re.findall(r"listens on 127\.0\.0\.1:(\d+)\.", shown)
+    assert int(port) > 0
+    assert f"--target 127.0.0.1:{port}" in shown
+    assert "127.0.0.1:0/" not in shown

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from deploy.ray.arguments import Arguments, Group
 from deploy.ray.autoscaling import QUEUE_S, QueueTime, QueueTimePolicy
 from deploy.ray.relayed import Answered, Asked, Refused, RelayedCaller
-from deploy.ray.replica.packages import packages_of
+from deploy.ray.replica.packages import check_models, packages_of
 from engine.request import Timings
 from models.package.folder import Package
 from server import errors
@@ -139,11 +139,19 @@ def test_kuberay_takes_its_resource_and_no_other_field() -> None:
         ({"replicas": 3}, "replicas"),
         ({"packages": []}, "at least 1 item"),
         ({"name": "a b"}, "pattern"),
+        ({"num_cpus": float("inf")}, "num_cpus\n.*finite number"),
+        ({"queue_s": float("inf")}, "queue_s\n.*finite number"),
     ],
 )
 def test_arguments_that_cannot_be_used_are_refused_by_name(change: dict[str, Any], told: str) -> None:
-    with pytest.raises(ValidationError, match=told.replace("?", r"\?")):
+    with pytest.raises(ValidationError, match=told.replace("?", r"\?")) as refused:
         Arguments.model_validate({"groups": [GROUP | change]})
+    assert refused.value.error_count() == 1, "what is told beside it is not so"
+
+
+def test_no_group_is_told() -> None:
+    with pytest.raises(ValidationError, match="groups is empty: name one at least, with its packages"):
+        Arguments.model_validate({"groups": []})
 
 
 @pytest.mark.parametrize("name", ["canary_health", "max_rows", "quota_texts_per_s", "shadow_share", "http"])
@@ -163,6 +171,18 @@ def test_a_part_of_a_gpu_is_a_part_of_its_memory() -> None:
 def test_two_groups_need_two_names() -> None:
     with pytest.raises(ValidationError, match="two groups are named en-pt"):
         Arguments.model_validate({"groups": [GROUP, GROUP]})
+
+
+def test_two_models_need_two_names() -> None:
+    """Whatever their groups are: an entry knows a model by its name."""
+    zoo = [str(folder) for folder in sorted(Path("models/zoo").iterdir()) if folder.is_dir()]
+    other = {"name": "others", "packages": zoo[1:]}
+    check_models(Arguments.model_validate({"groups": [GROUP | {"packages": zoo[:1]}, other]}).groups)
+    told = f"{zoo[0]} of group en-pt and {zoo[0]} of group others are both named en-pt: leave one out, or export it"
+    with pytest.raises(ConfigError, match=told):
+        check_models(Arguments.model_validate({"groups": [GROUP, other | {"packages": zoo}]}).groups)
+    with pytest.raises(ConfigError, match=r"group en-pt: nowhere is not a package"):
+        check_models([Group.model_validate(GROUP | {"packages": ["nowhere"]})])
 
 
 def timings(queue: float) -> Timings:

@@ -170,6 +170,8 @@ def test_texts_of_all_kinds(tmp_path: Path) -> None:
     assert read_text([tabs]).targets == targets
     assert read_text(two[:1]).sources == sources
     assert read_text(two[:1]).targets is None
+    numbers = [*sources[:-1], "it is 0.5"]
+    assert read_text([text_file(tmp_path / "numbers", numbers)]).sources == numbers
 
 
 def lines(count: int, tail: str = "") -> list[str]:
@@ -181,6 +183,10 @@ BAD_TEXT: dict[str, tuple[list[list[str]], str]] = {
     "one line": ([lines(1)], "a0 has 1 lines; a shortlist takes at least 100"),
     "unaligned": ([lines(120), lines(119)], "a0 has 120 lines and .*a1 has 119; line n of one must be the translation"),
     "three": ([lines(120)] * 3, "--shortlist is given 3 times"),
+    "a list in text": (
+        [["o the 0.5", "casa house 1e-05"] * 60],
+        "a0 has two words and a probability on each line, which",
+    ),
     "an empty line": ([lines(120), [*lines(118), " ", "x"]], "a1, line 119 is empty"),
     "an empty side": ([[*lines(100, "\tx"), "y\t"]], "a0, line 101 is empty"),
     "a line without a tab": ([[*lines(100, "\tx"), "y"]], "a0, line 101 has 1 columns; line 1 has 2"),
@@ -270,6 +276,11 @@ def test_a_list_that_there_is_already_is_taken(tmp_path: Path) -> None:
     for given, taken in (([lists], lists), ([text], None), ([lists, lists], None)):
         options = parse([str(ZOO), *(f"--shortlist={file}" for file in given)])
         assert adapt(replace(checkpoint, shortlist=ZOO), fetched, options).shortlist == taken
+    for option, size in (("first", FIRST), ("best", 9)):
+        options = parse([str(ZOO), f"--shortlist={lists}", f"--shortlist-{option}={size}"])
+        told = f"--shortlist-{option} is {size}, and {re.escape(str(lists))} is a list already, which stays as it is"
+        with pytest.raises(InputError, match=told):
+            adapt(checkpoint, fetched, options)
 
 
 def test_text_from_a_pipe_is_counted_from_its_beginning(tmp_path: Path) -> None:

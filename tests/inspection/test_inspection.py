@@ -249,3 +249,9 @@ def test_numbers_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["package", TEXT, "--beams", "many"])
     assert "argument --beams: many is no whole number above 0" in capsys.readouterr().err
+
+
+def test_standard_output_is_no_file_of_the_name(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["package", "text", "--out", "-"])
+    assert "argument --out: - would be a file of this name; /dev/stdout is standard" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import re
 import shutil
 import signal
@@ -250,6 +251,19 @@ def test_what_needs_no_engine_imports_none(flag: str, told: str) -> None:
     done = subprocess.run([sys.executable, "-c", code, flag], cwd=ROOT, capture_output=True, text=True, check=True)
     assert told in done.stdout
     assert done.stdout.splitlines()[-1] == "False"
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_help_that_has_no_room_is_told(unbuffered: str) -> None:
+    with open("/dev/full", "wb") as output:
+        done = subprocess.run(
+            [sys.executable, "-m", "server", "--help"],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
+            stdout=output,
+            stderr=subprocess.PIPE,
+        )
+    assert (done.returncode, done.stderr) == (2, b"python -m server: standard output: No space left on device\n")
 
 
 COLLECTING = """

@@ -1,12 +1,32 @@
 """The packages of a node: the same as where the application was deployed from, or the replica does not start."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from deploy.ray.arguments import Group
-from server.catalog.packages import OpenPackage, open_packages
+from models.package.checked import PackageError
+from models.package.folder import Package
+from server.catalog.packages import OpenPackage, open_packages, package_folders
 from server.config import ConfigError
 
 WAY_OUT = "put the same packages on every node, and deploy again"
+
+
+def check_models(groups: Sequence[Group]) -> None:
+    """Raises ConfigError where two groups have models of one name: an entry would know one of them alone."""
+    found: dict[str, tuple[str, Path]] = {}
+    for group in groups:
+        for folder in package_folders(group.packages):
+            try:
+                name = Package.open(folder).manifest.name
+            except PackageError as error:
+                raise ConfigError(f"group {group.name}: {error}") from error
+            other, where = found.setdefault(name, (group.name, folder))
+            if other != group.name:
+                raise ConfigError(
+                    f"{where} of group {other} and {folder} of group {group.name} are both named {name}: leave one "
+                    "out, or export it again with another --name"
+                )
 
 
 def packages_of(group: Group, hashes: Sequence[str], node: str) -> list[OpenPackage]:

@@ -39,7 +39,10 @@ class Dataset:
         if next(left, self) is not self:
             raise ValueError("there are more translations than rows")
         source = self._open()
-        made = datasets.concatenate_datasets([source, datasets.Dataset.from_file(str(file))], axis=1)
+        if len(source):
+            made = datasets.concatenate_datasets([source, datasets.Dataset.from_file(str(file))], axis=1)
+        else:  # of which that would keep no column
+            made = source.add_column(self._columns.target, [], feature=datasets.Value("string"))
         kept = source.format
         made.set_format(
             kept["type"], [*kept["columns"], self._columns.target], kept["output_all_columns"], **kept["format_kwargs"]
@@ -50,7 +53,7 @@ class Dataset:
         made._fingerprint = hashlib.sha256(f"{source._fingerprint} {digest}".encode()).hexdigest()[:16]
         if part.exists():
             shutil.rmtree(part)
-        made.save_to_disk(str(part))
+        made.save_to_disk(str(part), num_shards=None if len(source) else 1)  # with none it could not be loaded
         file.unlink()
 
     def _open(self) -> Any:

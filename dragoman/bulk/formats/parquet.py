@@ -30,7 +30,8 @@ class Parquet:
         with self._open() as file:
             seen, all_rows = 0, file.metadata.num_rows
             for batch in self._batches(file, [self._columns.source]):
-                yield from rows_of(batch.column(0), seen, all_rows)
+                # By name: of columns "a" and "a.b" Arrow gives for "a.b" what "a" has of that name, too.
+                yield from rows_of(batch.column(self._columns.source), seen, all_rows)
                 seen += len(batch)
 
     def write(self, part: Path, translations: Iterable[str | None]) -> None:

@@ -14,6 +14,14 @@ ROW_END = "\r\n"
 """Of RFC 4180. The `csv` of Python before 3.13 quotes the characters that end its rows, and no other line breaks."""
 
 
+OTHER_MARKS = {
+    ";": "its values seem to stand between semicolons; save it with commas, and --format csv reads it",
+    "\t": "its values seem to stand between tabs, which --format tsv reads",
+    ",": "its values seem to stand between commas, which --format csv reads",
+}
+"""What to tell of a row of names that is one name."""
+
+
 @dataclass(slots=True)
 class Record:
     """A row of the table, which may be several lines."""
@@ -62,9 +70,10 @@ class Separated:
             raise WrongUsage(f"{self._source}: line {header.number} {header.fault}")
         shown = ", ".join(names) or "no row of names"
         if names.count(self._columns.source) != 1:
-            raise WrongUsage(
-                f"{self._source} has {shown}, and not one {self._columns.source!r}: name the column by --column"
-            )
+            way = "name the column by --column"
+            if len(names) == 1:
+                way = next((told for mark, told in OTHER_MARKS.items() if mark in names[0]), way)
+            raise WrongUsage(f"{self._source} has {shown}, and not one {self._columns.source!r}: {way}")
         if self._columns.target in names:
             raise WrongUsage(f"{self._source} has {shown}: name another new column by --into")
         return names.index(self._columns.source), len(names)

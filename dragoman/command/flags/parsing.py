@@ -30,7 +30,8 @@ class Parser(argparse.ArgumentParser):
         for argument in unknown:
             if argument.startswith("-"):
                 flag = argument.partition("=")[0]
-                self.error(f"{flag} is no flag{suggest(flag, self._option_string_actions)}")
+                way_out = suggest(flag, self._option_string_actions) or f"; see {self.prog} --help"
+                self.error(f"{flag} is no flag{way_out}")
         if unknown:
             self.error(f"{unknown[0]!r} is not understood; see {self.prog} --help")
         return namespace
@@ -49,5 +50,6 @@ class Parser(argparse.ArgumentParser):
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """The known name that may be meant."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]}?" if close else ""
+    words = {one.lstrip("-"): one for one in known}  # what all flags begin with makes none alike
+    close = difflib.get_close_matches(name.lstrip("-"), words, n=1)
+    return f"; did you mean {words[close[0]]}?" if close else ""

@@ -12,7 +12,8 @@ def glossary(path: str) -> dict[str, str]:
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise argparse.ArgumentTypeError(f"{path} cannot be read: {error}") from error
+        why = getattr(error, "strerror", None) or str(error)
+        raise argparse.ArgumentTypeError(f"{path} cannot be read: {why}") from error
     pairs = [line.split("\t") for line in lines if line.strip()]
     for pair in pairs:
         if len(pair) > 2:

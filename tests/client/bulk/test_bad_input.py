@@ -16,6 +16,7 @@ from dragoman.bulk.memory import open_memory
 from dragoman.command.bulk import main
 from dragoman.errors import Unavailable
 from tests.client.bulk.running import REFUSED, Bulk
+from tests.server_process import ROOT
 
 UNREADABLE = {
     "text of two encodings": (".txt", "a\ncaf\u00e9 ".encode() + b"caf\xe9\nc\n", "line 2 byte 10 (0xe9) is not UTF-8"),
@@ -87,6 +88,16 @@ WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] =
         lambda p: p / "b.csv",
         "name another new column by --into",
     ),
+    "semicolons": (
+        lambda p: (p / "a.csv").write_text("n;text\n1;a\n"),
+        lambda p: p / "b.csv",
+        "a.csv has n;text, and not one 'text': its values seem to stand between semicolons; save it with commas",
+    ),
+    "tabs": (
+        lambda p: (p / "a.csv").write_text("n\ttext\n1\ta\n"),
+        lambda p: p / "b.csv",
+        "and not one 'text': its values seem to stand between tabs, which --format tsv reads",
+    ),
     "no header": (lambda p: (p / "a.csv").touch(), lambda p: p / "b.csv", "a.csv has no row of names"),
     "names that are no UTF-8": (
         lambda p: (p / "a.csv").write_bytes("n,text\n1,a\n".encode("utf-16")),
@@ -106,6 +117,17 @@ WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] =
         lambda p: Path("/proc/b.txt"),
         "/proc/b.txt.unfinished cannot be a folder (No such file or directory): write to another place",
     ),
+    "onto a folder": (
+        lambda p: (p / "a.txt").touch(),
+        lambda p: Path("/proc"),
+        "/proc is a folder that exists already: say what becomes of",
+    ),
+    "the name of another format": (
+        lambda p: (p / "a.csv").write_text("text\na\n"),
+        lambda p: p / "b.PARQUET",
+        "a.csv is csv and stays so: call it otherwise, or say --format csv",
+    ),
+    "standard output": (lambda p: (p / "a.txt").touch(), lambda p: Path("-"), "- is no file: files alone can be gone"),
     "nothing there": (lambda p: None, lambda p: p / "b.txt", "is not there"),
 }
 
@@ -269,6 +291,21 @@ def test_a_memory_that_is_none(tmp_path: Path) -> None:
             pass
     with pytest.raises(WrongUsage, match="cannot be a memory"), open_memory(tmp_path, ["1"], {}):
         pass
+
+
+def test_a_memory_is_none_of_the_files_that_are_translated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same run would find it among them when it goes on."""
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    (source / "a.txt").write_text("\n")
+    more = ["--package", str(ROOT / "models" / "zoo" / "en-pt-int8")]
+    file = source / "corpus.memory"
+    assert main([str(source), str(target), "--memory", str(file), *more]) == 2
+    told = f"{file} is in {source}, whose files are translated: give the memory another place"
+    assert capsys.readouterr().err == f"dragoman: {told}\n"
+    hidden = source / ".memory"
+    assert [main([str(source), str(tmp_path / name), "--memory", str(hidden), *more]) for name in "12"] == [0, 0]
+    assert sorted(file.name for file in source.iterdir()) == [".memory", "a.txt"]
 
 
 @pytest.mark.parametrize("memory", ["b.txt", "b.txt/memory", "a.txt"])

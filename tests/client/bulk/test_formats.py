@@ -73,6 +73,25 @@ def test_tables_get_one_more_column_and_keep_every_byte(suffix: str, mark: str, 
     assert added == ['2,plain,"3",PLAIN'.replace(",", mark).encode(), b"3,,x,".replace(b",", mark.encode())]
 
 
+def test_a_row_with_too_few_or_too_many_values_has_none_that_looks_like_its_translation(tmp_path: Path) -> None:
+    """It is too short or too long by as many as it was."""
+    source, target = tmp_path / "a.csv", tmp_path / "b.csv"
+    source.write_text("n,text\n1,a\n2\n3,b,c\n4,d,,\n", encoding="utf-8")
+    heard = Bulk(keep_going=True).run(source, target)
+    assert len(heard.refused) == 3
+    before, after = (
+        list(csv.reader(io.StringIO(file.read_text(encoding="utf-8")), strict=True)) for file in (source, target)
+    )
+    assert after == [
+        ["n", "text", "translation"],
+        ["1", "a", "A"],
+        ["2", ""],
+        ["3", "b", "c", ""],
+        ["4", "d", "", "", ""],
+    ]
+    assert [len(row) for row in after] == [len(row) + 1 for row in before]
+
+
 def test_a_translation_with_line_breaks_is_one_value(tmp_path: Path) -> None:
     """Whatever else is in it: every line break is between quotes."""
     rows = ["a\nb", "a\rb", "a\r\nb", "\n"]
@@ -144,6 +163,15 @@ def test_timestamps_of_96_bits_stay_the_times_that_they_are(year: int, unit: str
         assert f"[{unit}]" in str(found["when"].type)
 
 
+def test_a_column_is_told_from_one_that_is_in_another(tmp_path: Path) -> None:
+    """Arrow has one name for both."""
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    source, target = tmp_path / "a.parquet", tmp_path / "b.parquet"
+    parquet.write_table(pa.table({"a": [{"b": "no"}, {"b": "no"}], "a.b": ["x", "y"]}), source)
+    Bulk(column="a.b").run(source, target)
+    assert parquet.read_table(target)["translation"].to_pylist() == ["X", "Y"]
+
+
 def test_a_dataset_keeps_the_format_in_which_it_is_read(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
@@ -151,6 +179,16 @@ def test_a_dataset_keeps_the_format_in_which_it_is_read(tmp_path: Path) -> None:
     Bulk(into="pt").run(tmp_path / "a", tmp_path / "b")
     kept = datasets.load_from_disk(tmp_path / "b").format
     assert (kept["type"], kept["columns"]) == ("numpy", ["n", "text", "pt"])
+
+
+def test_a_dataset_without_rows_becomes_one(tmp_path: Path) -> None:
+    """Such as a split of which a filter has left nothing."""
+    datasets = pytest.importorskip("datasets")
+    datasets.disable_progress_bars()
+    datasets.Dataset.from_dict({"text": ["a"]}).filter(lambda row: False).save_to_disk(tmp_path / "a")
+    Bulk().run(tmp_path / "a", tmp_path / "b")
+    made = datasets.load_from_disk(tmp_path / "b")
+    assert (made.column_names, len(made)) == (["text", "translation"], 0)
 
 
 def test_a_column_of_nothing_but_nulls_has_no_texts_to_translate(tmp_path: Path) -> None:

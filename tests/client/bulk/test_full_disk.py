@@ -80,6 +80,25 @@ def test_a_journal_that_has_no_room_keeps_the_windows_before(tmp_path: Path, mon
     assert target.read_text() == "".join(f"{text.upper()}\n" for text in TEXTS)
 
 
+def test_a_disk_that_is_full_before_a_row_is_done_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of other options may begin: half a line of the journal is no row."""
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    write(source)
+
+    def half(descriptor: int, data: bytes) -> None:
+        write_all(descriptor, data[:9])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as full:
+        full.setattr("dragoman.bulk.journal.write_all", half)
+        with pytest.raises(OSError, match="No space left on device"):
+            Bulk(asked={"num_beams": 1}).run(source, target)
+    assert [file.name for file in tmp_path.iterdir()] == ["a.txt"]
+    assert Bulk(asked={"num_beams": 4}).run(source, target).before == 0
+
+
 def test_a_memory_that_has_no_room_ends_the_run_and_says_how_it_goes_on(tmp_path: Path) -> None:
     source, target, file = tmp_path / "a.txt", tmp_path / "b.txt", tmp_path / "memory"
     texts = [f"{text} {'long ' * 400}".strip() for text in TEXTS]

@@ -7,6 +7,7 @@ import pytest
 
 from dragoman.bulk import unfinished
 from dragoman.bulk.errors import BulkError, WrongUsage
+from dragoman.bulk.formats.text import Text
 from dragoman.bulk.unfinished import Unfinished
 from tests.client.bulk.running import REFUSED, Bulk, capitals
 
@@ -102,3 +103,22 @@ def test_a_file_that_changes_while_it_is_translated_gets_no_translations_of_othe
     with pytest.raises(BulkError, match=r"a\.txt has changed while .*: delete .*b\.txt\.unfinished to begin anew"):
         Bulk(translate=translate).run(source, target)
     assert not target.exists()
+
+
+def test_a_file_that_cannot_be_written_has_not_changed_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Errors of Arrow, which others' formats bring, are of the same kind as rows that are not as many as before."""
+
+    def write(*_: object) -> None:
+        raise ValueError("it takes no such values")
+
+    (tmp_path / "a.txt").write_text("a\n")
+    with monkeypatch.context() as patched:
+        patched.setattr(Text, "write", write)
+        with pytest.raises(
+            BulkError, match=r"b\.txt cannot be written: it takes no such values; what is translated is"
+        ):
+            Bulk().run(tmp_path / "a.txt", tmp_path / "b.txt")
+    Bulk(translate=nobody).run(tmp_path / "a.txt", tmp_path / "b.txt")
+    assert (tmp_path / "b.txt").read_text() == "A\n"

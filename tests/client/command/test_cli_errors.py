@@ -92,6 +92,11 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["translate", "a", "--early-stopping", "maybe"], "--early-stopping: 'maybe' is not one of false, true, never"),
         (["translate", "a", "--num-beam", "4"], "translate: --num-beam is no flag; did you mean --num-beams?"),
         (["translate", "a", "--beams=4"], "translate: --beams is no flag; did you mean --num-beams?"),
+        (["models", "--model", "x"], "dragoman models: --model is no flag; see dragoman models --help\n"),
+        (
+            ["translate", "a", "--glossary", "no/such"],
+            "--glossary: no/such cannot be read: No such file or directory\n",
+        ),
         (["models", "en-pt"], "dragoman models: 'en-pt' is not understood; see dragoman models --help"),
         (["translate", "a", "--concurrency", "0"], "--concurrency: 0 is not from 1 to 1000"),
         (["health", "--timeout", "0"], "--timeout: 0 is not above 0 and at most 1000000000 seconds"),

@@ -254,6 +254,12 @@ def test_keys_that_cannot_be_used_are_refused(body: str, told: str, tmp_path: Pa
         IssuerKeys(str(tmp_path / "keys"))
 
 
+def test_keys_that_are_not_there_are_named_once(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        IssuerKeys(str(tmp_path / "none"))
+    assert str(refused.value) == f"jwt_keys {tmp_path / 'none'} cannot be used: No such file or directory"
+
+
 @pytest.mark.parametrize("url", ["http://issuer.example/keys", "ftp://127.0.0.1/keys", "file:///etc/passwd"])
 def test_keys_come_by_https(url: str) -> None:
     with pytest.raises(ConfigError, match="neither a file nor an https:// URL"):

@@ -227,9 +227,17 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
         Translator(tmp_path)
     with pytest.raises(FailedPrecondition, match="workers is 0"):
         Translator(PACKAGE, workers=0)
+    wrong: list[Any] = [5, None, [], [5], b"models/zoo/en-pt"]
+    for package in wrong:
+        with pytest.raises(TypeError, match="it must be the folder of a package, or several of them"):
+            Translator(package)
     monkeypatch.setenv("DRAGOMAN_MAX_NEW_TOKENS", "3")  # a server's, and not of this one
     with Translator(str(PACKAGE), workers=1) as translator:
         assert translator.model().max_new_tokens == 512
+        with pytest.raises(
+            FailedPrecondition, match=f'the package of model "{translator.model().name}" is not taken up'
+        ):
+            translator.reload()
 
 
 def test_without_the_engine_its_packages_are_named() -> None:
