@@ -350,6 +350,9 @@ def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: GraphFiles) -> No
     assert "translations differ from pytorch, greedy" in message
     assert "expected" in message
     assert "found" in message
+    read(graphs.folder, tables[0])[...] = np.nan
+    with pytest.raises(VerificationError, match="the exported graphs give no finite numbers of a sample: those on the"):
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, CPU, lambda _: None)
 
 
 def test_native_graphs_that_are_others_are_seen(tiny_checkpoint: Path, graphs: GraphFiles) -> None:
