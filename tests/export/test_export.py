@@ -199,6 +199,7 @@ def with_truncated_weights(folder: Path) -> list[object]:
 
 BAD_INPUT: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "no checkpoint": (lambda folder: [folder / "nothing"], "nothing is not a folder"),
+    "an empty one": (lambda folder: [""], "the checkpoint is empty; expected a checkpoint folder"),
     "another family": (of_another_family, "model_type is 'llama'; supported: bart, "),
     "truncated weights": (with_truncated_weights, "model.safetensors is not a whole safetensors file"),
     "bad name": (lambda folder: [folder, "--name", "a/b"], "'a/b' cannot be the model's name"),
