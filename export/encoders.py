@@ -8,7 +8,7 @@ from pathlib import Path
 
 from export.command.arguments import Options
 from export.command.progress import Progress
-from export.inputs import InputError, check_name, read_quantizing_texts, read_samples
+from export.inputs import InputError, check_languages, check_name, read_quantizing_texts, read_samples
 from export.manifest import TOOLS
 from export.native.graphs import native_encoder_graphs, why_standard_only
 from export.quantization.encoders.encoder import QuantizedEncoder, quantize_encoder, round_encoder
@@ -43,6 +43,8 @@ def export_encoder(
     with progress.stage("load"):
         checkpoint = encoders.load(fetched.folder)
         name = check_name(options.name or fetched.name)
+        languages = options.source_language or checkpoint.source_languages  # it may have none
+        source_languages = check_languages("source", languages) if languages else ()
         target = options.out or target / name
         check_target(target)
     for line in [*unread(checkpoint.folder), *other_tokens(checkpoint.folder, checkpoint.made_files)]:
@@ -80,7 +82,7 @@ def export_encoder(
                 name=name,
                 model=checkpoint.config,
                 tokenizer=checkpoint.tokenizer,
-                source_languages=tuple(options.source_language or checkpoint.source_languages),
+                source_languages=source_languages,
                 target_languages=(),
                 generation=GenerationDefaults(),
                 encoding=checkpoint.encoding,

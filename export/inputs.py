@@ -192,7 +192,7 @@ def adapt_tokenizer(
 
 
 def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
-    """At least one, each a well-formed tag."""
+    """At least one, each a well-formed tag that comes once. Raises InputError."""
     if not tags:
         raise InputError(
             f"the checkpoint does not say its {side} language: name it with --{side}-language, like en or pt-BR"
@@ -200,6 +200,8 @@ def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
     for tag in tags:
         if not WELL_FORMED.fullmatch(tag):
             raise InputError(f"--{side}-language is {tag!r}, which is no language tag; expected one like en or pt-BR")
+        if tags.count(tag) > 1:  # of one language no request has to say which, of the same twice each would
+            raise InputError(f"the {side} language {tag!r} is named {tags.count(tag)} times; once is enough")
     return tuple(tags)
 
 

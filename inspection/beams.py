@@ -18,6 +18,7 @@ def draw_search(root: Node, labels: Sequence[str]) -> Element:
     its place among them, and its score.
     """
     columns, best = levels(root), {*best_path(root)}
+    to_results = {node for column in columns for one in column if one.rank is not None for node in one.path}
     told = {node: _label(node, labels) for column in columns for node in column}
     widths = [COLUMN + CHARACTER * max(len(told[node]) for node in column) for column in columns]
     starts = [MARGIN + sum(widths[:depth]) for depth in range(len(columns))]
@@ -27,7 +28,7 @@ def draw_search(root: Node, labels: Sequence[str]) -> Element:
         if node.parent is not None:
             from_x = places[node.parent][0] + 4 + CHARACTER * len(told[node.parent])
             from_y, middle = places[node.parent][1], (from_x + x) / 2
-            kinds = ["edge", "best" if node in best else "result" if _leads_to_result(node) else ""]
+            kinds = ["edge", "best" if node in best else "result" if node in to_results else ""]
             curve = f"M{from_x:.0f} {from_y:.0f}C{middle:.0f} {from_y:.0f} {middle:.0f} {y:.0f} {x - 3:.0f} {y:.0f}"
             SubElement(svg, "path", {"d": curve, "class": " ".join(filter(None, kinds))})
     for node, (x, y) in places.items():
@@ -46,7 +47,3 @@ def _label(node: Node, labels: Sequence[str]) -> str:
     probability = "" if node.log_prob is None else f" {exp(node.log_prob):.2f}"
     mark = " ✕" if node.fate is Fate.DIED else "" if node.rank is None else f" #{node.rank + 1}"
     return f"{shortened(labels[node.token])}{probability}{mark}"
-
-
-def _leads_to_result(node: Node) -> bool:
-    return node.rank is not None or any(map(_leads_to_result, node.children))

@@ -122,7 +122,8 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
     decoder = open_decoder(model, CPU)
     at_once = decoder.given_targets.attends or spec.reads_on
     step_by_step = not at_once and bool(spec.cross_query or spec.cross_scores)
-    recorded = RecordedDecoder(decoder, min(wanted.alternatives, spec.most_candidates), step_by_step)
+    wanted = replace(wanted, alternatives=min(wanted.alternatives, spec.most_candidates))
+    recorded = RecordedDecoder(decoder, wanted.alternatives, step_by_step)
     with closing(decoder):
         with Runner(recorded, wanted.beams, 1, Unobserved()) as runner:
             [answer] = decode(runner, rules, [(source_ids, decoding)])

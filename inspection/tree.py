@@ -51,7 +51,11 @@ class Node:
     @property
     def path(self) -> list["Node"]:
         """From behind the root to it."""
-        return [] if self.parent is None else [*self.parent.path, self]
+        found, node = list[Node](), self
+        while node.parent is not None:  # no recursion: a target may have more tokens than Python has depth
+            found.append(node)
+            node = node.parent
+        return found[::-1]
 
 
 def grow(steps: Sequence[Step], prefix: int, hypotheses: Sequence[Hypothesis]) -> Node:

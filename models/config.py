@@ -46,11 +46,11 @@ class ModelShape(Frozen):
                 f"shared embeddings need one vocabulary: source has {self.source_vocab_size} tokens, "
                 f"target {self.target_vocab_size}"
             )
-        for name in ("end_id", "decoder_start_id"):
-            if getattr(self, name) >= self.target_vocab_size:
-                raise ValueError(
-                    f"{name} {getattr(self, name)} is not below the vocabulary size {self.target_vocab_size}"
-                )
+        sizes, target = (self.source_vocab_size, self.target_vocab_size), self.target_vocab_size
+        # Of two vocabularies either may have the padding, and both have the end.
+        for name, size in (("pad_id", max(sizes)), ("end_id", min(sizes)), ("decoder_start_id", target)):
+            if getattr(self, name) >= size:
+                raise ValueError(f"{name} {getattr(self, name)} is not below the vocabulary size {size}")
         return self
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman import __version__
+from training.imports import answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -14,12 +15,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("config", type=Path, help="TOML file that describes the experiment; see docs/training.md")
     parser.add_argument("--version", action="version", version=f"Dragoman {__version__}")
     options = parser.parse_args(arguments)
-    try:
+
+    def work() -> int:
         from training.run import run  # not before: torch takes seconds, and `--help` and a slip need none of it
-    except ModuleNotFoundError as error:  # `make run` installs what serves, and no more
-        print(f"error: {error.name} is not installed; training needs torch and more: make setup", file=sys.stderr)
-        return 2
-    return run(options.config)
+
+        return run(options.config)
+
+    return answer(work)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from rich.console import Console
 
+from engine.devices.session import DeviceError
+from engine.errors import EngineError
 from export.command.termination import termination_interrupts
 from models.checkpoint import CheckpointError
 from models.package.checked import PackageError
@@ -20,7 +22,7 @@ def run(work: Callable[[Console], None], where: str = "") -> int:
     try:
         with termination_interrupts():
             work(console)
-    except (TrainingError, CheckpointError, PackageError, TokenizerError, OSError) as error:
+    except (TrainingError, CheckpointError, PackageError, TokenizerError, EngineError, DeviceError, OSError) as error:
         console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 2
     except KeyboardInterrupt:

@@ -8,6 +8,7 @@ import torch
 from rich.console import Console
 
 from engine.devices.session import DeviceError
+from engine.errors import EngineError
 from export.command.arguments import Options
 from export.command.progress import Progress
 from export.command.summary import summary
@@ -38,7 +39,7 @@ BAD_INPUT = (
 
 
 def run(options: Options, fetched: Fetched, progress: Progress) -> int:
-    """Returns 0, 1 where the graphs differ from the checkpoint, or 2 where the input is bad."""
+    """Returns 0, 1 where the graphs differ from the checkpoint or give no numbers, or 2 where the input is bad."""
     # The batches that are compared are small: two threads spend twice the time on them, waiting for each other.
     torch.set_num_threads(1)
     try:
@@ -46,7 +47,7 @@ def run(options: Options, fetched: Fetched, progress: Progress) -> int:
             if options.in_place and folder != fetched.folder:
                 raise InputError(f"{fetched.folder} has an adapter, whose weights no graph uses as they are: say --out")
             package, manifest, graphs = export(options, replace(fetched, folder=folder), progress)
-    except VerificationError as error:
+    except (VerificationError, EngineError) as error:  # the engine that translates for a list, or for 8 bits
         return progress.fail(error, 1)
     except BAD_INPUT as error:
         return progress.fail(error, 2)

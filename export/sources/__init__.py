@@ -39,6 +39,8 @@ def fetch(checkpoint: str, registry: str, tell: Tell) -> Fetched:
 
             return firefox.fetch(name, registry, tell)
     folder = Path(checkpoint)
+    if not checkpoint:  # as a path it would be the current folder
+        raise SourceError(f"the checkpoint is empty{_meant(checkpoint)}")
     if not folder.is_dir():
         raise SourceError(f"{checkpoint} is not a folder{_meant(checkpoint)}")
     return Fetched(folder, folder.resolve().name)

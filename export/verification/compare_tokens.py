@@ -10,7 +10,7 @@ from typing import Literal
 from engine.batch.running_batch import RunningBatch
 from engine.decoder import Decoder, S
 from engine.observer import Unobserved
-from engine.request import Event, Finished, Hypothesis, Translate
+from engine.request import Event, Failed, Finished, Hypothesis, Translate
 from engine.targets import TargetRules, target_rules
 from export.verification.alignment import Sentence
 from export.verification.compare_numbers import random_pair
@@ -120,7 +120,7 @@ class Samples:
             yield Sentence(text, target, spans, target_spans, attention)
 
     def compare(self, decoder: Decoder[S], progress: Callable[[str], None]) -> Comparison:
-        """Holds a decoder to the references."""
+        """Holds a decoder to the references. Raises NotFinite where its numbers for a sample are none."""
         progress(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
         found = translate(self._vocabulary, self._generation, decoder, self.sources, self._rules)
         targets = {num_beams: [hypothesis.token_ids for hypothesis in best] for num_beams, best in found.items()}
@@ -174,6 +174,7 @@ def translate(
     """Runs every source with each of BEAMS, all in one batch. Returns the best hypotheses by number of beams.
 
     rules: of each target's language. None: the model's own
+    Raises what the engine failed with, such as NotFinite.
     """
     rules = rules or [target_rules(vocabulary, generation)] * len(sources)
     batch = RunningBatch(decoder, ENGINE_ROWS, Unobserved(), worker=0)
@@ -207,5 +208,7 @@ def search_name(num_beams: int) -> str:
 
 
 def _keep(answers: dict[tuple[int, int], Hypothesis], key: tuple[int, int], event: Event) -> None:
+    if isinstance(event, Failed):
+        raise event.error
     assert isinstance(event, Finished), event
     answers[key] = event.hypotheses[0]

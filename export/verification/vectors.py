@@ -21,7 +21,7 @@ from export.quantization.model import native_model
 from export.verification.compare_numbers import encoder_error, random_sources
 from export.verification.reference import quiet
 from export.verification.tolerances import TOLERANCES
-from export.verification.verify import VerificationError, most_tokens
+from export.verification.verify import TOO_LARGE, VerificationError, most_tokens
 from models.checkpoint.contents import EncoderCheckpoint
 from models.encoding.classifier import Classifier
 from models.package.declared.graphs import VectorProbe
@@ -171,12 +171,15 @@ class _Samples:
         self._probabilities = [] if labels is None else [theirs.probabilities(ids, labels) for ids in self.sources]
 
     def compare(self, encoder: Encoder) -> VectorAgreement:
-        """With what an encoder makes of them."""
+        """With what an encoder makes of them. Raises VerificationError where that is no finite number."""
         errors, cosines = [], []
         ours = [encoder.encode([source])[0].hidden() for source in self.sources]
         for found, hidden in zip(ours, self._hidden, strict=True):
             errors.append(np.abs(found - hidden).max())
-            vectors = [self._encoding.of(states).data.astype(np.float64).ravel() for states in (found, hidden)]
+            try:
+                vectors = [self._encoding.of(states).data.astype(np.float64).ravel() for states in (found, hidden)]
+            except FloatingPointError as error:
+                raise VerificationError(f"the model gives no finite numbers of a sample: {TOO_LARGE}") from error
             cosines.append(float(vectors[0] @ vectors[1] / np.prod([np.linalg.norm(vector) for vector in vectors])))
         return VectorAgreement(
             reference=self._reference,

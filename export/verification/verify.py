@@ -16,6 +16,7 @@ import numpy as np
 
 from engine.decoder import Decoder, S
 from engine.devices.session import CPU, Device, DeviceError
+from engine.errors import NotFinite
 from engine.loading import load
 from engine.loading.load import Kernels, Loadable
 from engine.processors.chain import without_processors
@@ -46,6 +47,9 @@ BATCHES = ((1, False), (3, False), (3, True), (8, False), (8, True))
 """Rows, and whether they are ragged."""
 MAX_TOKENS = 128
 """Most tokens of a sample's source and of its target: one that runs on shows nothing more after that."""
+
+TOO_LARGE = "those on the way there are beyond what its precision holds, as after a training that diverged"
+"""Why there is none, where the weights have some."""
 
 Progress = Callable[[str], None]
 """Told what is being compared."""
@@ -195,7 +199,12 @@ class _Verification:
             progress(f"log-probabilities, {batch_name(rows, ragged)}")
             shortlist = self._model.graphs.shortlist
             steps += step_errors(reference, decoder, self._capacity, rows, ragged, shortlist)
-        found, ran_on = self.samples.compare(decoder, progress), decoder.device
+        try:
+            found, ran_on = self.samples.compare(decoder, progress), decoder.device
+        except NotFinite as error:
+            raise VerificationError(
+                f"the {which} graphs give no finite numbers of a sample: {too_large(self._model.graphs)}"
+            ) from error
         certificate = Certificate(
             device=" ".join(part for part in (ran_on.kind, ran_on.name, ran_on.kernels) if part),
             tolerance=limits[0],
@@ -230,6 +239,13 @@ def open_decoder(model: Loadable, device: Device, kernels: Kernels = "off") -> D
         return load.open_decoder(model, device, capacity, capacity, kernels)
     except Exception as error:  # the errors of ONNX Runtime have nothing else in common
         raise VerificationError(f"ONNX Runtime does not load the exported graphs: {error}") from error
+
+
+def too_large(graphs: GraphFiles) -> str:
+    """Why numbers may be no finite ones, where those of the checkpoint are."""
+    if graphs.spec.precision.weights == "fp16":
+        return "fp16 ends at 65504, which this model's go beyond; export it with --precision fp32 or bf16"
+    return TOO_LARGE
 
 
 def most_tokens(max_positions: int) -> int:

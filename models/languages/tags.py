@@ -20,9 +20,12 @@ def choose(tag: str, supported: Sequence[str]) -> str | None:
 def lookup(tag: str, supported: Sequence[str]) -> str | None:
     """The supported tag that serves a wanted one: "en-GB" is served by "en". None: nothing fits.
 
-    A language may be written as others write it: "por_Latn" (NLLB), "pt_XX" (mBART), "por".
+    A language may be written as others write it: "por_Latn" (NLLB), "pt_XX" (mBART), "por". Case tells apart only what
+    nothing else does, such as the "pt-BR" and "pt-br" of a model that has codes for both.
     """
-    known = {name.lower(): name for name in supported}
+    if tag in supported:
+        return tag
+    known = {name.lower(): name for name in reversed(supported)}
     return next((found for way in _ways(tag.lower()) if (found := _lookup(way, known)) is not None), None)
 
 

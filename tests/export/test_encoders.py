@@ -306,6 +306,7 @@ def test_what_cannot_be_asked_for_is_refused(options: dict[str, Any], reason: st
         (["--target-language", "pt"], "for which there is no --target-language"),
         (["--in-place"], "for which there is no --in-place"),
         (["--attention", "plain"], "for which there is no --attention plain"),
+        (["--source-language", "no tag!"], "--source-language is 'no tag!', which is no language tag"),
     ],
 )
 def test_options_of_translation_are_refused(

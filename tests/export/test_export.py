@@ -199,6 +199,7 @@ def with_truncated_weights(folder: Path) -> list[object]:
 
 BAD_INPUT: dict[str, tuple[Callable[[Path], list[object]], str]] = {
     "no checkpoint": (lambda folder: [folder / "nothing"], "nothing is not a folder"),
+    "an empty one": (lambda folder: [""], "the checkpoint is empty; expected a checkpoint folder"),
     "another family": (of_another_family, "model_type is 'llama'; supported: bart, "),
     "truncated weights": (with_truncated_weights, "model.safetensors is not a whole safetensors file"),
     "bad name": (lambda folder: [folder, "--name", "a/b"], "'a/b' cannot be the model's name"),
@@ -350,6 +351,9 @@ def test_other_tokens_are_shown(tiny_checkpoint: Path, graphs: GraphFiles) -> No
     assert "translations differ from pytorch, greedy" in message
     assert "expected" in message
     assert "found" in message
+    read(graphs.folder, tables[0])[...] = np.nan
+    with pytest.raises(VerificationError, match="the exported graphs give no finite numbers of a sample: those on the"):
+        verify(load_checkpoint(tiny_checkpoint), tiny_checkpoint, graphs, TEXTS, CPU, lambda _: None)
 
 
 def test_native_graphs_that_are_others_are_seen(tiny_checkpoint: Path, graphs: GraphFiles) -> None:

@@ -76,3 +76,10 @@ def test_tasks_of_the_configuration_are_named(fetched: Fetched) -> None:
     loaded, folder = load_checkpoint(fetched.folder), str(fetched.folder)
     assert advice(loaded, fetched, parse([folder]))[1:] == ["no task: config.json has --task 'summarize: '"]
     assert advice(loaded, fetched, parse([folder, "--task=summarize: "]))[1:] == []
+
+
+def test_a_language_is_named_once(fetched: Fetched) -> None:
+    """Of two, each request would have to name one."""
+    options = parse([str(fetched.folder), "--source-language=en", "--target-language=pt", "--target-language=pt"])
+    with pytest.raises(InputError, match="the target language 'pt' is named 2 times; once is enough"):
+        adapt(load_checkpoint(fetched.folder), fetched, options)

@@ -16,11 +16,12 @@ from transformers import AutoModelForSeq2SeqLM
 
 from export.verification.reference import TransformersModel
 from inspection.__main__ import main
+from inspection.beams import draw_search
 from inspection.drawing import as_image
 from inspection.findings import Findings, Wanted
 from inspection.inspect import inspect
 from inspection.page import pictures, report
-from inspection.sections import entropy
+from inspection.sections import entropy, next_tokens
 from inspection.tree import Fate, Node, best_path, levels
 from models.package.folder import Package
 from tests.oracles import HuggingFace
@@ -121,6 +122,27 @@ def test_the_tree_has_the_beams_of_every_step(findings: Findings) -> None:
     ]
     for node, one in zip(results, findings.hypotheses, strict=True):
         assert node.total == pytest.approx(sum(one.log_probs), abs=NEAR)
+
+
+def test_a_target_may_have_more_tokens_than_python_has_depth() -> None:
+    """As of a model with 1,024 positions that does not end by itself."""
+    root = last = Node(0, 0, None, 0.0, None)
+    for depth in range(1, 2001):
+        child = Node(depth, 1, -0.5, -0.5 * depth, last)
+        last.children.append(child)
+        last = child
+    last.rank, last.score = 0, -0.5
+    assert [node.depth for node in best_path(root)] == [*range(1, 2001)]
+    assert len(draw_search(root, ["a", "b"]).findall("path")) == 2000
+
+
+def test_more_next_tokens_than_a_step_finds_take_no_room(tiny_package: Package) -> None:
+    found = inspect(tiny_package.folder, Wanted(TEXT, beams=1, alternatives=10**6, max_new_tokens=2))
+    most = tiny_package.manifest.graphs.most_candidates
+    assert found.wanted.alternatives == most
+    section = next_tokens(found)
+    assert section is not None
+    assert [len(row) for row in section.iter("tr")] == [most + 3, most + 3, 3]  # the last token is forced
 
 
 def nodes(root: Node) -> Iterator[Node]:

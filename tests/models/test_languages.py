@@ -45,6 +45,13 @@ def test_lookup(tag: str, found: str | None) -> None:
     assert lookup(tag, SUPPORTED) == found
 
 
+@pytest.mark.parametrize("supported", [("pt-br", "pt-BR"), ("pt-BR", "pt-br")])
+def test_tags_that_differ_in_case_alone_can_both_be_chosen(supported: tuple[str, str]) -> None:
+    """A Marian model of many languages may have codes for both, `>>pt_br<<` and `>>pt_BR<<`."""
+    assert [lookup(tag, supported) for tag in supported] == list(supported)
+    assert lookup("PT-BR", supported) == supported[0]
+
+
 @pytest.mark.parametrize("codes", [NLLB, MBART_50], ids=["NLLB", "mBART-50"])
 def test_a_code_of_a_multilingual_model_is_served_by_the_tag_of_its_token(codes: list[str]) -> None:
     tags = language_tokens(codes)

@@ -1,4 +1,4 @@
-"""training: what its command line answers before anything heavy is imported."""
+"""training: what its command line answers before anything heavy is imported, and where that is interrupted."""
 
 import subprocess
 import sys
@@ -16,6 +16,18 @@ runpy.run_module("training", run_name="__main__")
 """
 
 
+PRESS = """
+import runpy, sys
+class CtrlC:
+    def find_spec(self, name, path, target=None):
+        if name == "torch":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, CtrlC())
+module, sys.argv = sys.argv[1], ["training", "experiment.toml"]
+runpy.run_module(module, run_name="__main__")
+"""
+
+
 @pytest.mark.parametrize(("argument", "code", "said"), [("--help", 0, "TOML file"), ("--version", 0, __version__)])
 def test_questions_are_answered_without_torch(argument: str, code: int, said: str) -> None:
     done = subprocess.run(
@@ -23,3 +35,11 @@ def test_questions_are_answered_without_torch(argument: str, code: int, said: st
     )
     assert (done.returncode, done.stderr.split()[-1]) == (code, "False")
     assert said in done.stdout
+
+
+@pytest.mark.parametrize("module", ["training", "training.encoders"])
+def test_ctrl_c_while_torch_is_imported(module: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", PRESS, module], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (130, "interrupted before anything was begun\n")

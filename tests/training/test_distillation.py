@@ -183,6 +183,20 @@ def test_a_folder_that_is_no_package_is_refused(tmp_path: Path, capfd: pytest.Ca
     assert "is not a package" in capfd.readouterr().err
 
 
+def test_a_teacher_whose_graphs_do_not_run_is_refused(
+    tiny_package: Package, source: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Its weights are cut short, as its manifest says."""
+    folder = Path(shutil.copytree(tiny_package.folder, tmp_path / "package"))
+    weights = folder / "weights.bin"
+    os.truncate(weights, weights.stat().st_size // 2)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    entry = {"sha256": sha256(weights), "size_bytes": weights.stat().st_size}
+    edit_json(folder / "manifest.json", files=manifest["files"] | {weights.name: entry})
+    assert distill([str(folder), "--source", str(source), "--out", str(tmp_path / "mono")]) == 2
+    assert f"error: {folder}: ONNX Runtime loads no model on the CPU" in capfd.readouterr().err.splitlines()[-1]
+
+
 FROZEN = ["encoder.*", "*_positions", "source_embedding", "output_bias", "cross_kv.*"]
 WORD_LEVEL: dict[str, object] = {
     "data": {"max_unknown": 1.0, "max_tokens": 128},

@@ -5,6 +5,8 @@ import fcntl
 import os
 import re
 import shutil
+import subprocess
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -13,7 +15,8 @@ import torch
 
 from models.checkpoint import load_checkpoint
 from models.tokenizers.sentencepiece_pair import load_vocabulary
-from tests.training.experiments import STEP, refusal, run
+from tests.checkpoints import ROOT
+from tests.training.experiments import STEP, refusal, run, write_config
 from training.loop.outputs import Outputs
 from training.loop.processes import Processes
 
@@ -74,6 +77,29 @@ def test_a_folder_that_no_run_wrote_is_not_replaced(tmp_path: Path, capfd: pytes
     assert mine.read_text(encoding="utf-8") == "precious" and os.listdir(tmp_path / "run") == ["model"]
 
 
+@pytest.mark.parametrize(
+    ("most", "told"),
+    [
+        (100_000, r"error: \[Errno 27\] File too large: '\S+/run/vocabulary'"),
+        (300_000, r"error: \S+/step-00000002.pt cannot be written: \[Errno 27\] File too large\. The last checkpoint"),
+    ],
+    ids=["vocabulary", "checkpoint"],
+)
+def test_what_has_no_room_is_told(most: int, told: str, tmp_path: Path) -> None:
+    """In a process of its own, no file of which may be longer."""
+    config = write_config(tmp_path, training={"max_steps": STEP}, model={"ffn": 4096})
+    limited = (
+        f"import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, ({most}, {most}));"
+        "from training.__main__ import main; sys.exit(main([sys.argv[1]]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited, str(config)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 2
+    assert re.search(told, done.stderr), done.stderr
+    assert not list((tmp_path / "run").rglob("*.partial"))
+
+
 def test_two_runs_do_not_write_to_one_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
     with Outputs(folder).claimed(Processes(torch.device("cpu"))):
@@ -109,3 +135,16 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path, capfd: pytest.CaptureFi
     error = refusal(capfd, tmp_path)
     assert "step-00000002.pt cannot be read" in error
     assert "Delete it to go on from an earlier one" in error
+
+
+def test_what_torch_makes_of_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
+    """It closes its file, which fails in its own words, `unexpected pos 768 vs 662`."""
+    limited = (
+        "import resource, sys, torch; from pathlib import Path; from training.loop.state import save;"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)); save(Path(sys.argv[1]), {'a': torch.zeros(10_000)})"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", limited, str(tmp_path / "step.pt")],
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert "step.pt cannot be written: [Errno 27] File too large. The last" in done.stderr.splitlines()[-1]

@@ -208,6 +208,22 @@ def test_a_run_that_diverges_stops(tmp_path: Path, capfd: pytest.CaptureFixture[
     assert "the last checkpoint is intact" in error
 
 
+@pytest.mark.parametrize("sentences", [0, 2])
+def test_one_that_diverged_before_a_validation_stops_there(
+    sentences: int, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Before the loss is looked at, which is at every tenth step, and before there is a checkpoint."""
+    error = refusal(
+        capfd,
+        tmp_path,
+        optimizer={"peak_learning_rate": 1e38, "clip_norm": 1e38},
+        validation={"every_steps": 3, "sentences": sentences},
+        checkpoints={"every_steps": 20},
+    )
+    assert "training diverged before step 3: nan is no finite number. Lower optimizer.peak_learning_rate" in error
+    assert not (tmp_path / "run" / "best.pt").exists()
+
+
 def test_no_two_processes_drop_out_the_same() -> None:
     drawn = []
     for rank in (0, 1, 2, 1):

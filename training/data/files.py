@@ -21,8 +21,10 @@ def new_file(file: Path) -> Iterator[Path]:
         sync(draft)
         draft.replace(file)
         sync(file.parent)
-    except BaseException:
+    except BaseException as error:
         draft.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            _say_where(error, file)
         raise
 
 
@@ -42,8 +44,16 @@ def new_folder(folder: Path) -> Iterator[Path]:
         draft.rename(folder)
         sync(folder.parent)
         shutil.rmtree(replaced, ignore_errors=True)
+    except OSError as error:
+        _say_where(error, folder)
+        raise
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _say_where(error: OSError, path: Path) -> None:
+    """Who writes to a full disk is not told the name of what was written."""
+    error.filename = error.filename or str(path)
 
 
 def lock(descriptor: int, taken: str) -> None:

@@ -56,8 +56,9 @@ def save(file: Path, content: Mapping[str, object]) -> None:
     try:
         with new_file(file) as draft, draft.open("wb") as stream:
             torch.save(content, stream)
-    except (OSError, RuntimeError) as error:  # torch turns the first into the second now and then
-        reason = str(error).partition("\n")[0]
+    except (OSError, RuntimeError) as error:  # of the first torch makes the second now and then, as it closes a file
+        first = error if isinstance(error, OSError) else error.__context__
+        reason = f"[Errno {first.errno}] {first.strerror}" if isinstance(first, OSError) else str(error).splitlines()[0]
         advice = "The last checkpoint is intact: make room, then run the same command again"
         raise TrainingError(f"{file} cannot be written: {reason}. {advice}") from error
 

@@ -139,6 +139,7 @@ class Trainer:
     def _validate(self, display: Display, board: TensorBoard | None) -> None:
         score = self.processes.broadcast(self._score() if self.processes.first else None)
         assert score is not None
+        self._check_finite(score.loss)
         progress = self.progress
         if progress.best_score is None or score.value > progress.best_score:
             progress.best_score, progress.worse = score.value, 0

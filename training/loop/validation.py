@@ -1,5 +1,6 @@
 """How good a model is on text it has not learnt from."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,6 +28,8 @@ class Score:
     @property
     def value(self) -> float:
         """Higher is better."""
+        if not math.isfinite(self.loss):
+            return -math.inf
         return -self.loss if self.bleu is None else self.bleu
 
     @property
@@ -59,8 +62,10 @@ class Scorer:
         self._traced: TracedModel | None = None
 
     def score(self) -> Score:
-        """Scores the objective's model as it is now."""
-        return Score(self._loss(), self._bleu(self._objective.model) if self._settings.sentences else None)
+        """Scores the objective's model as it is now. What has no finite loss translates nothing."""
+        loss = self._loss()
+        translates = self._settings.sentences and math.isfinite(loss)
+        return Score(loss, self._bleu(self._objective.model) if translates else None)
 
     @torch.no_grad()
     def _loss(self) -> float:

@@ -11,6 +11,7 @@ from models.checkpoint.described.reader import (
     read_description,
     read_encoding,
 )
+from models.checkpoint.files.pointers import check_fetched
 from models.checkpoint.files.reading import notices
 from models.checkpoint.files.weights import check_size, read_weights, weights_sha256
 from models.checkpoint.tokenizers.encoders import encoders_spec
@@ -69,6 +70,7 @@ def tokenizer_spec(folder: Path, description: Description) -> TokenizerJsonSpec:
     told, config, file = description.tokenizer, description.model, folder / DESCRIPTION
     if not isinstance(told, TokenizerFile):
         raise CheckpointError(f"{file}: tokenizer.kind is {told.kind!r}; an encoder alone takes 'tokenizers'")
+    check_fetched(folder / told.file)
     try:
         backend = load_backend(folder / told.file)
     except TokenizerError as error:

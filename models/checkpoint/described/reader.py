@@ -15,6 +15,7 @@ from models.architectures.architecture import Architecture
 from models.architectures.build import build
 from models.checkpoint.contents import Checkpoint, CheckpointError
 from models.checkpoint.files.dense import SCORES_FILE, take_dense
+from models.checkpoint.files.pointers import check_fetched
 from models.checkpoint.files.reading import TensorFile, invalid, notices
 from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, read_weights, weights_sha256
@@ -165,6 +166,7 @@ def read_encoding(description: Description, tensors: TensorFile, file: Path) -> 
 def tokenizer_spec(folder: Path, description: Description) -> TokenizerSpec:
     """What a package says of it. Raises CheckpointError."""
     spec, config = description.tokenizer, description.model
+    check_fetched(*(folder / name for name in ((spec.file,) if isinstance(spec, TokenizerFile) else spec.files)))
     try:
         if not isinstance(spec, TokenizerFile):
             open_tokenizer(folder, spec)

@@ -6,7 +6,7 @@ Large Language Models", section 4.1.
 
 import math
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -29,6 +29,7 @@ PREFIX = "base_model.model."
 """Of all names of an adapter's tensors."""
 PAIRS = {".lora_A.weight": ".lora_B.weight", ".lora_embedding_A": ".lora_embedding_B"}
 """How the names of A end, and those of B."""
+SECONDS = {second: first for first, second in PAIRS.items()}
 TRAINING = (
     *("task_type", "inference_mode", "auto_mapping", "peft_version", "lora_dropout", "target_modules"),
     *("exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "bias", "loftq_config"),
@@ -55,10 +56,25 @@ class AdapterConfig(JsonKeys):
     init_lora_weights: Literal[True, False, "gaussian"] = True
     """Other ways to begin change the base model, too."""
 
+    @field_validator("alpha_pattern")
+    @classmethod
+    def _patterns(cls, alphas: dict[str, float]) -> dict[str, float]:
+        for key in alphas:
+            try:
+                _named_by(key)
+            except re.error as error:
+                raise ValueError(f"{key!r} is no regular expression: {error}") from error
+        return alphas
+
     def scale(self, module: str, rank: int) -> float:
         """Of what is added to a module's weight."""
-        own = (alpha for key, alpha in self.alpha_pattern.items() if re.match(rf"(.*\.)?({key})$", module))
+        own = (alpha for key, alpha in self.alpha_pattern.items() if _named_by(key).match(module))
         return next(own, self.lora_alpha) / (math.sqrt(rank) if self.use_rslora else rank)
+
+
+def _named_by(key: str) -> re.Pattern[str]:
+    """What the names of the modules match that a key of a pattern is about, as in peft."""
+    return re.compile(rf"(.*\.)?({key})$")
 
 
 @contextmanager
@@ -94,21 +110,42 @@ def read_config(folder: Path) -> AdapterConfig:
 def merge(base: TensorFile, adapter: TensorFile, config: AdapterConfig) -> dict[str, Tensor]:
     """The base model's tensors in fp32, changed as the adapter says. Raises CheckpointError."""
     tensors, parts = base.take_all(), adapter.take_all()
-    for name, down in parts.items():
-        end = next((it for it in PAIRS if name.endswith(it)), None)
-        if end is None:
-            if not name.endswith(tuple(PAIRS.values())):  # a bias, or a module that was trained as a whole
-                own = name.removeprefix(PREFIX).replace(".base_layer.", ".")
-                _changed(tensors, own, down, adapter).copy_(down)
-            continue
-        module = name.removesuffix(end)
-        if (up := parts.get(module + PAIRS[end])) is None:
-            raise CheckpointError(f"{adapter.file}: tensor {module + PAIRS[end]} is missing")
-        module = module.removeprefix(PREFIX)
-        added = config.scale(module, down.shape[0]) * (up @ down)
-        added = added.T if "embedding" in end else added
-        _changed(tensors, f"{module}.weight", added, adapter).add_(added)
+    if not parts:
+        raise CheckpointError(f"{adapter.file} has no tensors: the base model would be what it was")
+    for name, part in parts.items():
+        if end := _ending(name, PAIRS):
+            module = name.removesuffix(end).removeprefix(PREFIX)
+            added = _product(parts, name, end, adapter) * config.scale(module, part.shape[0])
+            added = added.T if "embedding" in end else added
+            _changed(tensors, f"{module}.weight", added, adapter).add_(added)
+        elif end := _ending(name, SECONDS):  # which its first one is multiplied with
+            _there(parts, name.removesuffix(end) + SECONDS[end], adapter)
+        else:  # a bias, or a module that was trained as a whole
+            own = name.removeprefix(PREFIX).replace(".base_layer.", ".")
+            _changed(tensors, own, part, adapter).copy_(part)
     return tensors
+
+
+def _ending(name: str, endings: Iterable[str]) -> str | None:
+    return next((end for end in endings if name.endswith(end)), None)
+
+
+def _product(parts: Mapping[str, Tensor], first: str, end: str, adapter: TensorFile) -> Tensor:
+    """B A, of an A by its name [outputs, inputs]. Raises CheckpointError where they do not go together."""
+    second = first.removesuffix(end) + PAIRS[end]
+    down, up = parts[first], _there(parts, second, adapter)
+    if not (down.dim() == up.dim() == 2 and down.shape[0] == up.shape[1] > 0):
+        raise CheckpointError(
+            f"{adapter.file}: {first} has shape {list(down.shape)} and {second} {list(up.shape)}; expected "
+            "[rank, inputs] and [outputs, rank]"
+        )
+    return up @ down
+
+
+def _there(parts: Mapping[str, Tensor], name: str, adapter: TensorFile) -> Tensor:
+    if name not in parts:
+        raise CheckpointError(f"{adapter.file}: tensor {name} is missing")
+    return parts[name]
 
 
 def _changed(tensors: dict[str, Tensor], name: str, by: Tensor, adapter: TensorFile) -> Tensor:

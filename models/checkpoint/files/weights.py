@@ -13,6 +13,7 @@ from models.architectures.prefix.config import PrefixConfig
 from models.architectures.recurrent.config import GATES, RecurrentConfig
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.foreign import check_quantization, say_what_it_is
+from models.checkpoint.files.pointers import check_fetched
 from models.checkpoint.files.reading import TensorFile, read_json
 from models.config import ModelConfig, ModelShape
 from models.package.declared.graphs import NAME_PATTERN
@@ -26,8 +27,6 @@ WEIGHTS = (
     f"pytorch_model.bin{INDEX}",
 )
 """The first that there is holds the weights, as in transformers."""
-POINTER = b"version https://git-lfs"
-"""How a file begins that Git LFS has not fetched."""
 UNSAFE = "Weights only load failed"
 """How PyTorch begins to say that a file is none of its own, or has objects in it."""
 ZIP = b"PK\x03\x04"
@@ -123,16 +122,15 @@ def _weight_map(index: Path) -> dict[str, str]:
 
 
 def _load(file: Path, entry: str | None = None) -> dict[str, Tensor]:
+    check_fetched(file)
     try:
         with file.open("rb") as content:
-            beginning = content.read(len(POINTER))
+            zipped = content.read(len(ZIP)) == ZIP
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
-    if beginning == POINTER:
-        raise CheckpointError(f"{file} stands for a file that Git LFS has not fetched: run `git lfs pull` there")
     if file.suffix == ".safetensors":
         return _load_safetensors(file)
-    return _load_pickle(file, beginning.startswith(ZIP), entry)
+    return _load_pickle(file, zipped, entry)
 
 
 def _load_safetensors(file: Path) -> dict[str, Tensor]:
@@ -153,7 +151,13 @@ def _load_pickle(file: Path, mapped: bool, entry: str | None) -> dict[str, Tenso
     found = f"; it has {', '.join(map(str, list(content)[:5]))}" if isinstance(content, dict) else ""
     if entry is not None:
         content = content.get(entry) if isinstance(content, dict) else None
-    if not isinstance(content, dict) or not all(isinstance(tensor, Tensor) for tensor in content.values()):
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in content.items()
+    ):
         where = "" if entry is None else f" in {entry!r}"
         raise CheckpointError(f"{file} holds no dictionary of tensors{where}{found}")
+    for name, tensor in content.items():
+        if tensor.is_meta or tensor.layout != torch.strided:
+            kind = "without numbers (its device is meta)" if tensor.is_meta else f"sparse ({tensor.layout})"
+            raise CheckpointError(f"{file}: tensor {name} is {kind}; save the model with dense tensors on the CPU")
     return content

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from models.best_tokens import NEVER
 from models.checkpoint.contents import Checkpoint, CheckpointError
+from models.checkpoint.files.pointers import check_fetched
 from models.checkpoint.files.reading import TensorFile, notices, parse
 from models.checkpoint.files.renames import fill
 from models.checkpoint.files.weights import check_size
@@ -34,6 +35,7 @@ def load(folder: Path) -> Checkpoint:
     The languages are those that the model's name tells, if it does.
     """
     files = read_folder(folder)
+    check_fetched(files.model, *files.vocabularies, *([] if files.shortlist is None else [files.shortlist]))
     content, tensors = read_marian_file(files.model)
     label = f"{files.model}: {CONFIGURATION}"
     marian = parse(MarianNmtConfig, content, label)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from models.checkpoint.contents import CheckpointError
+from models.checkpoint.files.pointers import check_fetched
 from models.checkpoint.files.reading import read_json
 from models.tokenizers.sentencepiece_pair import load_sentencepiece
 from models.tokenizers.tokenizer import TokenizerError
@@ -22,6 +23,7 @@ def check_files(folder: Path) -> None:
             read_json(folder / name)
     if (folder / OBJECTS[0]).is_file():
         return
+    check_fetched(*(folder / name for name in (*MODELS, *LINES)))
     for name in MODELS:
         if (folder / name).is_file():
             try:

@@ -46,6 +46,7 @@ def read_tokenizer(folder: Path, multilingual: bool = False) -> FoundTokenizer:
 
 def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
     """SentencePiece, a vocab.json, and behind its ids one for each language of the family's list."""
+    _check_special(tokenizer, folder, "eos_token", "unk_token")
     _check_added(tokenizer, folder)
     files = {name: folder / name for name in ("sentencepiece.bpe.model", "vocab.json")}
     if missing := [name for name, file in files.items() if not file.is_file()]:
@@ -68,6 +69,7 @@ def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
 
 def plbart(tokenizer: Any, folder: Path) -> FoundTokenizer:
     """SentencePiece, whose ids fairseq has moved by one, and behind them one for each language."""
+    _check_special(tokenizer, folder, "eos_token", "unk_token")
     _check_added(tokenizer, folder)
     name = "sentencepiece.bpe.model"
     if not (folder / name).is_file():
@@ -95,6 +97,15 @@ def plbart(tokenizer: Any, folder: Path) -> FoundTokenizer:
     return FoundTokenizer(spec, largest, largest, languages, files={name: folder / name}, made_files=made)
 
 
+def _check_special(tokenizer: Any, folder: Path, *names: str) -> None:
+    """Raises CheckpointError where a control token is none, which tokenizer_config.json may say."""
+    for name in names:
+        if not (token := getattr(tokenizer, name)):
+            raise CheckpointError(
+                f"{folder / 'tokenizer_config.json'}: {name} is {token!r}; {type(tokenizer).__name__} needs one"
+            )
+
+
 def _check_added(tokenizer: Any, folder: Path) -> None:
     """Raises CheckpointError for tokens of texts that somebody has added, and SentencePiece does not know."""
     if added := sorted(tokenizer.get_added_vocab().keys() - {*tokenizer.all_special_tokens}):
@@ -110,6 +121,7 @@ def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:
         raise CheckpointError(
             f"{folder.name}: targets are in {tokenizer.tgt_lang!r}, whose words sacremoses does not join as they come"
         )
+    _check_special(tokenizer, folder, "sep_token", "unk_token")
     names = ("vocab-src.json", "vocab-tgt.json", "merges.txt")
     hidden = {token_id for token_id in tokenizer.all_special_ids if token_id is not None}
     spec = MosesSpec(

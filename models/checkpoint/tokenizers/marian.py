@@ -6,6 +6,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from models.checkpoint.contents import CheckpointError
+from models.checkpoint.files.pointers import check_fetched
 from models.checkpoint.files.reading import JsonKeys, parse, read_json
 from models.checkpoint.languages.codes import target_codes
 from models.checkpoint.tokenizers.case import check_case
@@ -43,6 +44,8 @@ def read_tokenizer_config(folder: Path) -> MarianTokenizerConfig:
 def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelShape) -> SentencePieceSpec:
     """Which files the tokenizer is, and which characters they need replaced."""
     target_vocabulary = "target_vocab.json" if tokens.separate_vocabs else None
+    names = ("source.spm", "target.spm", "vocab.json", target_vocabulary)
+    check_fetched(*(folder / name for name in names if name is not None))
     models = {name: _bytes(folder / name) for name in ("source.spm", "target.spm")}
     same_model = models["source.spm"] == models["target.spm"]
     try:

@@ -15,7 +15,7 @@ from models.checkpoint import CheckpointError
 from models.checkpoint.bart_like import read
 from models.checkpoint.files.reading import read_json
 from tests.checkpoints import edit_json
-from tests.models.families import BART_LIKE, TARGETS, write_family
+from tests.models.families import BART_LIKE, TARGETS, VOCABULARY, write_family
 
 
 @pytest.fixture
@@ -80,6 +80,16 @@ def test_padding_has_no_position(key: str, name: str, tmp_path: Path) -> None:
     for file in ("config.json", "generation_config.json"):
         edit_json(folder / file, **{key: 1})
     with pytest.raises(CheckpointError, match=f"{key} and pad_token_id are 1; "):
+        read(folder)
+
+
+@pytest.mark.parametrize("padding", [VOCABULARY, 2**31, 2**70])
+@pytest.mark.parametrize("name", ["m2m_100", "bart"])
+def test_padding_is_a_token(name: str, padding: int, tmp_path: Path) -> None:
+    """Behind a huge one, a table of positions as large would be made."""
+    folder = write_family(tmp_path, BART_LIKE[name])
+    edit_json(folder / "config.json", pad_token_id=padding)
+    with pytest.raises(CheckpointError, match=f"pad_id {padding} is not below the vocabulary size {VOCABULARY}"):
         read(folder)
 
 

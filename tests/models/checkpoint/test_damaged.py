@@ -84,6 +84,10 @@ def deep(file: Path) -> None:
     file.write_text("[" * 100_000)
 
 
+def pointer(file: Path) -> None:
+    file.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n")
+
+
 def huge_header(file: Path) -> None:
     file.write_bytes(struct.pack("<Q", 1 << 62) + file.read_bytes()[8:])
 
@@ -120,6 +124,7 @@ TABLE: list[tuple[str, Damage, str]] = [
     ("config.json", garbage, "config.json is not JSON"),
     ("config.json", a_list, "config.json is not a JSON object"),
     ("config.json", deep, "config.json is not JSON"),
+    ("config.json", pointer, "config.json stands for a file that Git LFS has not fetched"),
     (WEIGHTS, gone, "has no weights: expected model.safetensors or pytorch_model.bin"),
     (WEIGHTS, empty, "model.safetensors is not a whole safetensors file"),
     (WEIGHTS, cut, "model.safetensors is not a whole safetensors file"),
@@ -154,6 +159,11 @@ OF_TOKENIZERS = [
     for file in files
     for damage in (gone, empty, cut, garbage)
     if (family, damage) != ("nllb", gone)  # whose SentencePiece model is there, too
+]
+OF_TOKENIZERS += [
+    (family, file, pointer, f"{file} stands for a file that Git LFS has not fetched: run `git lfs pull` there")
+    for family, files in TOKENIZERS.items()
+    for file in files
 ]
 CASES = [
     *((family, *case) for family in WRITERS for case in TABLE),

@@ -210,6 +210,7 @@ CHANGES = {
     ),
     ("[tensors]", "[tensors"): "is not TOML",
     ("pad_id = 0", "pad_id = 1979-05-27"): "is not TOML of text, numbers and tables",
+    ("pad_id = 0", "pad_id = 263"): "pad_id 263 is not below the vocabulary size 263",
     ("pad_id = 0", 'pad_id = "nought"'): "model.transformer.pad_id is 'nought'; Input should be a valid integer",
 }
 

@@ -198,6 +198,16 @@ def test_tokens_that_were_added_are_refused(write: Any, tmp_path: Path) -> None:
         read_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize("value", [None, ""])
+@pytest.mark.parametrize(("write", "token"), [(m2m100, "eos_token"), (m2m100, "unk_token"), (plbart, "eos_token")])
+def test_a_tokenizer_without_a_control_token_is_refused(write: Any, token: str, value: Any, tmp_path: Path) -> None:
+    write(tmp_path)
+    file = tmp_path / "tokenizer_config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {token: value}))
+    with pytest.raises(CheckpointError, match=rf"tokenizer_config.json: {token} is \S+; \w+Tokenizer needs one"):
+        read_tokenizer(tmp_path)
+
+
 def test_targets_that_sacremoses_writes_backwards_are_refused(tmp_path: Path) -> None:
     fsmt(tmp_path, ("en", "cs"))
     with pytest.raises(CheckpointError, match="targets are in 'cs', whose words sacremoses does not join"):

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from transformers import AutoModelForSeq2SeqLM
 
 from models.checkpoint import CheckpointError
 from models.checkpoint.bart_like import read
 from models.checkpoint.files.adapter import whole
-from tests.checkpoints import edit_json
+from tests.checkpoints import edit_json, write_json
 from tests.models.families import BART_LIKE, T5_LIKE, write_family
 
 peft = pytest.importorskip("peft")
@@ -76,6 +77,7 @@ def test_a_merged_model_is_that_of_peft(tmp_path: Path, name: str) -> None:
         ({"use_dora": True}, "use_dora is True, which is not merged here"),
         ({"init_lora_weights": "pissa"}, "init_lora_weights is 'pissa'"),
         ({"r": 0}, "r is 0"),
+        ({"alpha_pattern": {"fc(1": 8.0}}, "'fc(1' is no regular expression: missing ), unterminated"),
     ],
 )
 def test_what_is_not_merged_is_refused(tmp_path: Path, changes: dict[str, object], said: str) -> None:
@@ -99,3 +101,35 @@ def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
         with pytest.raises(CheckpointError, match=said), whole(tmp_path / "adapter", nowhere):
             pass
         (tmp_path / "adapter" / "adapter_model.safetensors").unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "said"),
+    [
+        (
+            (4, 48),
+            (48, 3),
+            r"lora_A.weight has shape \[4, 48\] and \S+lora_B.weight \[48, 3\]; expected \[ran",
+        ),
+        ((4, 48, 1), (48, 4, 1), r"has shape \[4, 48, 1\]"),
+        ((), (), r"has shape \[\]"),
+        ((0, 48), (48, 0), r"has shape \[0, 48\]"),
+        ((4, 48), None, r"tensor \S+lora_B.weight is missing"),
+        (None, (48, 4), r"tensor \S+lora_A.weight is missing"),
+        (None, None, r"has no tensors: the base model would be what it was"),
+    ],
+)
+def test_tensors_that_do_not_go_together_are_refused(
+    first: tuple[int, ...] | None, second: tuple[int, ...] | None, said: str, tmp_path: Path
+) -> None:
+    base = write_family(tmp_path / "base", BART_LIKE["blenderbot"])
+    module = "base_model.model.model.encoder.layers.0.self_attn.q_proj"
+    shapes = {f"{module}.lora_A.weight": first, f"{module}.lora_B.weight": second}
+    write_json(
+        tmp_path / "adapter_config.json",
+        {"peft_type": "LORA", "base_model_name_or_path": str(base), "r": 4, "lora_alpha": 8},
+    )
+    tensors = {name: torch.ones(shape) for name, shape in shapes.items() if shape is not None}
+    save_file(tensors, tmp_path / "adapter_model.safetensors")
+    with pytest.raises(CheckpointError, match=said), whole(tmp_path, nowhere):
+        pass

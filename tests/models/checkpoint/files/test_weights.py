@@ -78,6 +78,31 @@ def test_half_precision_on_disk_is_widened(folder: Path, dtype: torch.dtype) -> 
     assert torch.equal(taken, tensors["model.shared.weight"].float())
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_values_that_are_no_finite_numbers(folder: Path, value: float) -> None:
+    tensors = load_file(folder / SAFE)
+    tensors["model.shared.weight"][200, 7] = value
+    save_file(tensors, folder / SAFE)
+    refused(folder, "tensor model.shared.weight has 1 of 10176 values that are no finite numbers")
+
+
+@pytest.mark.parametrize(("kind", "told"), [("sparse", "is sparse (torch.sparse_coo)"), ("meta", "is without numbers")])
+def test_tensors_that_have_not_all_their_numbers(folder: Path, kind: str, told: str) -> None:
+    tensors = load_file(folder / SAFE)
+    table = tensors["model.shared.weight"]
+    torch.save(
+        tensors | {"model.shared.weight": table.to_sparse() if kind == "sparse" else table.to(kind)}, folder / PICKLED
+    )
+    (folder / SAFE).unlink()
+    refused(folder, PICKLED, f"tensor model.shared.weight {told}", "save the model with dense tensors")
+
+
+def test_tensors_without_names(folder: Path) -> None:
+    torch.save(dict(enumerate(load_file(folder / SAFE).values())), folder / PICKLED)
+    (folder / SAFE).unlink()
+    refused(folder, PICKLED, "holds no dictionary of tensors; it has 0, 1")
+
+
 def test_the_hash_covers_every_shard(sharded: Path, tiny_checkpoint: Path) -> None:
     index = find_weights(sharded)
     assert index.name == f"{SAFE}.index.json"
@@ -152,5 +177,11 @@ def test_an_index_that_is_not_json(sharded: Path) -> None:
 @pytest.mark.parametrize("name", [SAFE, PICKLED])
 def test_a_pointer_of_git_lfs(folder: Path, name: str) -> None:
     (folder / SAFE).unlink()
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n")
+    refused(folder, name, "Git LFS has not fetched", "git lfs pull")
+
+
+@pytest.mark.parametrize("name", ["source.spm", "target.spm", "vocab.json"])
+def test_a_tokenizer_that_git_lfs_has_not_fetched(folder: Path, name: str) -> None:
     (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n")
     refused(folder, name, "Git LFS has not fetched", "git lfs pull")

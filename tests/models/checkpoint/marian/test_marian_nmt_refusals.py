@@ -217,6 +217,12 @@ def test_a_folder_that_cannot_be_used(folder: Path, change: Callable[[Path], obj
         assert part in message
 
 
+@pytest.mark.parametrize("name", [MODEL, "vocab.enpt.spm"])
+def test_what_git_lfs_has_not_fetched(folder: Path, name: str) -> None:
+    (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n")
+    assert f"{name} stands for a file that Git LFS has not fetched: run `git lfs pull` there" in refusal(folder)
+
+
 def test_a_vocabulary_without_an_end(folder: Path) -> None:
     (folder / "vocab.enpt.spm").write_bytes(sentencepiece_model(end=-1))
     assert "vocab.enpt.spm has no end token" in refusal(folder)
