@@ -72,7 +72,7 @@ async def test_who_does_not_read_holds_up_nothing(
         writer.write(head(STREAM, {"content-type": "application/json", "content-length": str(len(body))}) + body)
         await eventually(lambda: server.calls.running == 1)
         await eventually(lambda: server.model_metric("dragoman_finished_total", reason="end_token") == 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await drained(server, 0.01)
         assert "cut off" in caplog.text and server.calls.running == 0
         writer.close()
