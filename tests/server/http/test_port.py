@@ -281,8 +281,10 @@ def test_a_process_answers_on_both_ports_shows_its_page_and_ends(tmp_path: Path)
             assert server.process.poll() is None
         asked = b"q=Where+is+the+station%3F&source=en&target=pt"
         assert answer("/translate", asked) == '{"translatedText":"Onde está a estação?"}'.encode()
-        samples = server.metrics()
-        assert samples("dragoman_rpc_requests_total", method="libretranslate.TranslationService/Translate") == 1
+        called = {"method": "libretranslate.TranslationService/Translate"}
+        while not server.metrics()("dragoman_rpc_requests_total", **called):
+            assert server.process.poll() is None
+        assert server.metrics()("dragoman_rpc_requests_total", **called) == 1
         while not shown.exists():
             assert server.process.poll() is None
         assert shown.read_text() == f"{url}/"
