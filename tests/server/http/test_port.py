@@ -249,7 +249,7 @@ async def test_a_handshake_that_takes_too_long_is_given_up(tmp_path: Path, monke
 
 async def test_the_last_answer_of_an_old_connection_says_so() -> None:
     """Clients come to know new servers. One that asks for nothing more is cut off later."""
-    async with asking(connection_age_s=1) as (server, client):
+    async with asking(connection_age_s=2) as (server, client):
         first = await client.get("/health")
         assert "connection" not in first.headers
         reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
