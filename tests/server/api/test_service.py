@@ -219,10 +219,10 @@ async def test_models_are_listed_and_found_with_every_field() -> None:
 async def test_a_cancelled_call_frees_its_rows_and_the_others_finish() -> None:
     async with serving() as server:
         server.decoder.gate.close()
-        leaves = server.translations.Translate(translate_request("A cat.", "Rain."))
         stays = asyncio.ensure_future(texts(server, "Two dogs bark."))
-        await eventually(lambda: server.calls.running == 2)
         await held(server)
+        leaves = server.translations.Translate(translate_request("A cat.", "Rain."))
+        await eventually(lambda: server.runner.waiting == 2)
         server.decoder.gate.let(1)
         await held(server)  # by now all three contents are in the batch
         leaves.cancel()

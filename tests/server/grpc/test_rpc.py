@@ -246,6 +246,6 @@ async def test_a_connection_has_no_more_calls_under_way_than_it_may() -> None:
         async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}", [("number", 1)]) as other:
             models: ModelServiceAsyncStub = ModelServiceStub(other)
             await models.GetModel(GetModelRequest())  # every connection has its own
-        assert server.calls.running == 3
+        await eventually(lambda: server.calls.running == 3)  # once that one's answer is out
         server.decoder.gate.open()
         assert await asyncio.gather(*calls) == [["A cat."]] * 5
