@@ -68,8 +68,13 @@ def test_a_server_that_is_full_leaves_the_call_to_another(
 def test_where_all_are_full_the_call_waits_for_the_first(
     server: FakeServer, other: FakeServer, call: Call, method: str
 ) -> None:
-    server.failures, other.failures = deque([overloaded(pushback_ms=200)]), deque([overloaded(pushback_ms=200)])
-    call([server.target, other.target], method, "hello", timeout_s=WAIT_S)
+    for _ in range(5):  # where the machine stops for a moment, one of them may be out of reach
+        for each in (server, other):
+            each.failures = deque([overloaded(pushback_ms=200)])
+            each.call_times.clear()
+        call([server.target, other.target], method, "hello", timeout_s=WAIT_S)
+        if not (server.failures or other.failures):
+            break
     first, second, third = sorted(server.call_times + other.call_times)
     assert third - second >= 0.19
     assert third - first >= 0.2
