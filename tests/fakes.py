@@ -14,7 +14,7 @@ from engine.links import Looked, ReadOn, coverage, links
 from engine.targets import TargetRules
 from models.decoding import Decoding
 
-WAIT_S = 20.0
+WAIT_S = 60.0
 """Longest wait for something that must happen. Reaching it is a failure, not a pause."""
 
 ROW_BYTES = 8

@@ -1,6 +1,7 @@
 """The real server in this process, on loopback, with a decoder that copies."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, replace
@@ -181,6 +182,7 @@ async def serving(
     door: Door | None = None,
     credentials: grpc.ServerCredentials | None = None,
     quota: Quota | None = None,
+    quota_clock: Callable[[], float] = time.perf_counter,
     caller_key: str | None = None,
     http: bool = False,
     http_cors: tuple[str, ...] = (),
@@ -215,7 +217,7 @@ async def serving(
     calls = ObservedCalls(CallMetrics(registry), tracing or open_tracing(settings, "1"), CallLog(settings))
     bounds = Bounds.within(settings, None)
     traffic = Traffic.of(settings, bounds)
-    quotas = Quotas(quota or Quota(), CallerMetrics(registry))
+    quotas = Quotas(quota or Quota(), CallerMetrics(registry), quota_clock)
     entrance = Entrance(door, quotas, caller_key)
     interceptor = RpcInterceptor(OBSERVED, traffic, calls, entrance)
     server, port = open_server(settings, bounds, [interceptor], credentials)

@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dragoman import AsyncClient, Client, TlsOptions
+import pytest
+
+from dragoman import AsyncClient, Client, DeadlineExceeded, TlsOptions
 
 Target = str | Sequence[str]
 Call = Callable[..., Any]
@@ -28,6 +30,15 @@ def call_async(target: Target, method: str, *args: Any, tls: TlsOptions | None =
             return [event async for event in result] if method.startswith("stream_") else await result
 
     return asyncio.run(run())
+
+
+def call_late(call: Call, reached: Callable[[], bool], *asked: Any, **options: Any) -> None:
+    """Makes a call that nobody answers. Its deadline passes early, unless that is before it has reached anybody."""
+    for timeout_s in (0.3, 3.0, 30.0):
+        with pytest.raises(DeadlineExceeded):
+            call(*asked, timeout_s=timeout_s, **options)
+        if reached():
+            return
 
 
 def _of_client(options: dict[str, Any]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from dragoman import Client, InvalidArgument, Unavailable, Unreachable
-from tests.client.clients import Call, call_sync
+from tests.client.clients import Call, call_late, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
 from tests.client.test_client_connection import METHODS, free_target, free_targets
 
@@ -68,8 +68,13 @@ def test_a_server_that_is_full_leaves_the_call_to_another(
 def test_where_all_are_full_the_call_waits_for_the_first(
     server: FakeServer, other: FakeServer, call: Call, method: str
 ) -> None:
-    server.failures, other.failures = deque([overloaded(pushback_ms=200)]), deque([overloaded(pushback_ms=200)])
-    call([server.target, other.target], method, "hello", timeout_s=WAIT_S)
+    for _ in range(5):  # where the machine stops for a moment, one of them may be out of reach
+        for each in (server, other):
+            each.failures = deque([overloaded(pushback_ms=200)])
+            each.call_times.clear()
+        call([server.target, other.target], method, "hello", timeout_s=WAIT_S)
+        if not (server.failures or other.failures):
+            break
     first, second, third = sorted(server.call_times + other.call_times)
     assert third - second >= 0.19
     assert third - first >= 0.2
@@ -112,16 +117,24 @@ def test_a_call_that_hangs_is_made_again_elsewhere(server: FakeServer, other: Fa
 
 def test_without_being_told_so_no_call_is_made_twice(server: FakeServer, other: FakeServer, call: Call) -> None:
     other.rendezvous = 10**6
-    with pytest.raises(Exception, match="Deadline"):
-        call([*hanging_and_well(server, other)], "translate", "hello", timeout_s=4 * HEDGE_S)
-    assert len(server.call_times) + len(other.call_times) == 1
+    targets, came = hanging_and_well(server, other), [server.call_times, other.call_times]
+    call_late(call, lambda: any(came), targets, "translate", "hello")
+    assert sum(map(len, came)) == 1
 
 
 def test_a_call_is_made_at_most_twice_at_a_time(server: FakeServer, other: FakeServer, call: Call) -> None:
     other.rendezvous = 10**6
-    with pytest.raises(Exception, match="Deadline"):
-        call(hanging_and_well(server, other), "translate", "hello", hedge_after_s=HEDGE_S, timeout_s=10 * HEDGE_S)
-    assert len(server.call_times) == len(other.call_times) == 1
+    targets, came = hanging_and_well(server, other), [server.call_times, other.call_times]
+
+    def both() -> bool:
+        if all(came):
+            return True
+        for times in came:  # the next deadline is later
+            times.clear()
+        return False
+
+    call_late(call, both, targets, "translate", "hello", hedge_after_s=HEDGE_S)
+    assert list(map(len, came)) == [1, 1]
 
 
 def test_the_second_attempt_may_fail(server: FakeServer, other: FakeServer) -> None:

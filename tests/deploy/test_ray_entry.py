@@ -44,6 +44,7 @@ from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
 from server.traffic.bounds import Bounds
 from server.traffic.traffic import Traffic
+from tests.fakes import WAIT_S
 from tests.serving import MODEL, ZOO
 
 LONG = "The weather is nice today, and it will be nice tomorrow as well, if the wind does not turn. " * 3
@@ -138,9 +139,10 @@ async def test_every_method_is_answered_as_by_a_server() -> None:
         translation = await client.translate("Good morning.", with_tokens=True)
         assert translation.text == "Bom dia."
         assert translation.timings.total_s > 0
-        pieces = [event async for event in client.stream_translate(LONG)]
+        # Hundreds of steps, so that what is found does not all wait for the first pieces to be sent.
+        pieces = [event async for event in client.stream_translate(LONG, min_new_tokens=300)]
         text = "".join(piece.text for piece in pieces if isinstance(piece, TextDelta))
-        assert len(pieces) > 4 and text == (await client.translate(LONG)).text
+        assert len(pieces) > 4 and text == (await client.translate(LONG, min_new_tokens=300)).text
         [vector] = await client.encode(["Good morning."])
         [streamed] = [vector async for vector in client.stream_encode(["Good morning."])]
         assert streamed.values == vector.values
@@ -172,7 +174,7 @@ async def test_no_room_at_any_replica_is_overload_with_a_delay() -> None:
     async with entry() as (client, replicas):
         replicas.full = True
         with pytest.raises(Unavailable) as refused:
-            await client.translate("Good morning.", timeout_s=0.2)
+            await client.translate("Good morning.", timeout_s=0.9)  # before it may come back
         assert (refused.value.reason, refused.value.retry_delay_s) == ("OVERLOADED", 1.0)
 
 
@@ -182,7 +184,7 @@ async def test_who_leaves_frees_the_rows() -> None:
         await anext(events)
         assert replicas.models.running == 1
         await events.aclose()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_S):
             while replicas.models.running:
                 await asyncio.sleep(0.01)
         assert (await client.translate("Good morning.")).text == "Bom dia."

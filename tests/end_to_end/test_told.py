@@ -56,6 +56,7 @@ def test_metrics_show_the_traffic(server: ServerProcess, client: Client) -> None
         client.translate(" ")
     steps = max(translation.timings.steps for translation in translations)
     eventually(lambda: server.metrics()("dragoman_steps_total") - before("dragoman_steps_total") >= steps)
+    eventually(lambda: not any(map(server.metrics(), ("dragoman_rows_live", "dragoman_rpc_in_flight"))))
     after = server.metrics()
 
     def grown(name: str, **labels: str) -> float:

@@ -1,9 +1,9 @@
 """Messages that were changed at random are answered, each with a reason or with an answer."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from tests.hostile.fuzz import sending
 from tests.hostile.fuzz.messages import Sent
 from tests.hostile.fuzz.sending import LATE, Stops, answered, fuzz
+from tests.virtual_time import VirtualTime
 
 PARTS, MESSAGES = 4, 2500
 """In the suite over gRPC, and in each part of it. `python -m tests.hostile.fuzz` sends as many as wanted."""
@@ -52,7 +53,9 @@ class Late:
     def unary_unary(self, path: str) -> Any:
         async def call(data: bytes, timeout: float) -> bytes:
             if self._pauses_s:
-                time.sleep(self._pauses_s.pop(0))
+                loop = asyncio.get_running_loop()
+                assert isinstance(loop, VirtualTime)
+                loop.stand_still(self._pauses_s.pop(0))
                 await asyncio.sleep(0.05)
                 raise TimeoutError
             return b""
@@ -70,13 +73,13 @@ async def told(pauses_s: Sequence[float]) -> list[str]:
         watching.cancel()
 
 
-async def test_a_message_that_is_late_twice_is_told_unless_the_process_was_stopped(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_message_that_is_late_twice_is_told_unless_the_process_was_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sending, "LOOK_S", 0.02)
     monkeypatch.setattr(sending, "STOPPED_S", 0.2)
-    assert await told([]) == ["OK"]
-    assert await told([0.0]) == ["OK", LATE]
-    assert await told([0.0, 0.3, 0.3]) == ["OK", *[LATE] * 3]
-    with pytest.raises(TimeoutError):
-        await told([0.0, 0.3, 0.0])
+    with asyncio.Runner(loop_factory=VirtualTime) as runner:
+        monkeypatch.setattr(sending, "time", SimpleNamespace(monotonic=runner.get_loop().time))
+        assert runner.run(told([])) == ["OK"]
+        assert runner.run(told([0.0])) == ["OK", LATE]
+        assert runner.run(told([0.0, 0.3, 0.3])) == ["OK", *[LATE] * 3]
+        with pytest.raises(TimeoutError):
+            runner.run(told([0.0, 0.3, 0.0]))

@@ -26,7 +26,7 @@ from server.canary import Canaries, Canary
 from server.loaded import rounds_otherwise
 from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics
 from tests.engine.calling import END, RULES
-from tests.fakes import BEST, CopyDecoder, CopySource
+from tests.fakes import BEST, WAIT_S, CopyDecoder, CopySource
 from tests.server_process import server_process
 from tests.serving import eventually
 
@@ -182,7 +182,7 @@ async def test_whoever_is_told_hears_what_was_found() -> None:
 
         seen = asyncio.Event()
         task = asyncio.create_task(Canaries(lambda: [canary]).watch(0.001, told))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await seen.wait()
         task.cancel()
         assert states[:2] == [False, True]
@@ -214,7 +214,7 @@ def test_a_server_takes_itself_out_if_it_is_told_so(kernels: str, state: str) ->
         assert metrics("dragoman_canary_answers_total") == 9
         with grpc.insecure_channel(server.target) as channel:
             health: Any = HealthStub(channel)
-            answer = health.Check(HealthCheckRequest(), timeout=20)
+            answer = health.Check(HealthCheckRequest(), timeout=WAIT_S)
         assert HealthCheckResponse.ServingStatus.Name(answer.status) == state
         assert server.end(signal.SIGTERM) == 0
 

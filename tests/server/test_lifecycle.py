@@ -39,10 +39,10 @@ ROOT = Path(__file__).parents[2]
 async def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals) -> None:
     with closing(StopSignals(60)) as signals:
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(signals.first.wait(), 20)
+        await asyncio.wait_for(signals.first.wait(), WAIT_S)
         assert not signals.second.is_set()
         os.kill(os.getpid(), number)
-        await asyncio.wait_for(signals.second.wait(), 20)
+        await asyncio.wait_for(signals.second.wait(), WAIT_S)
 
 
 HANGS = """
@@ -105,7 +105,7 @@ async def test_draining_finishes_what_runs_and_sends_the_rest_elsewhere_at_once(
         await held(server)
         async with serving(port=server.port, reuse_port=True) as other:
             draining = asyncio.ensure_future(drained(server))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(WAIT_S):
                 while not other.model_metric("dragoman_finished_total", reason="end_token"):
                     try:
                         assert await texts(server, "A cat.") == ["A cat."]
@@ -131,7 +131,7 @@ async def test_a_watcher_that_reads_nothing_holds_up_nothing() -> None:
         health: Any = HealthStub(server.channel)
         watch = health.Watch(HealthCheckRequest())
         assert await watch.initial_metadata() is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await drained(server)
         watch.cancel()
 

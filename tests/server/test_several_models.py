@@ -9,8 +9,9 @@ from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
+import grpc
 import pytest
 
 from dragoman import (
@@ -21,15 +22,19 @@ from dragoman import (
     NotFound,
     ResourceExhausted,
     TranslatedDocument,
-    Unavailable,
 )
 from dragoman.local import Translator
+from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.package.folder import MANIFEST, Package
 from server.config import Settings
 from tests.checkpoints import flores
 from tests.fakes import CopyDecoder
 from tests.server_process import WAIT_S, server_process
-from tests.serving import eventually, serve_here
+from tests.serving import eventually, refused, serve_here
+
+if TYPE_CHECKING:
+    from dragoman.v1.translation_pb2_grpc import TranslationServiceAsyncStub
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo"
 SENTENCES = [english for english, _ in flores() if len(english) < 50][:8]
@@ -131,7 +136,7 @@ def test_what_is_too_long_between_both_is_not_taken_for_the_content() -> None:
 
 
 def test_what_the_second_model_refuses_and_what_a_caller_owes_is_told_before_the_first_works() -> None:
-    flags = "--package", ZOO / "pt-en", "--pivot", "--quota-texts-per-s", 10
+    flags = "--package", ZOO / "pt-en", "--pivot", "--quota-texts-per-s", 0.001
     with server_process(ZOO / "en-pt-int8", *flags) as server, Client(server.target) as client:
         with pytest.raises(InvalidArgument, match="num_beams is 17"):
             client.translate(PAGE, num_beams=17, **BACK)
@@ -142,7 +147,7 @@ def test_what_the_second_model_refuses_and_what_a_caller_owes_is_told_before_the
         assert len(client.translate(PAGE * 3, **BACK)) == 9
         assert server.metrics()("dragoman_caller_texts_total") == 18
         with pytest.raises(ResourceExhausted, match="asks for 3, and 0 are left"):
-            client.translate(PAGE, timeout_s=0.3, **BACK)
+            client.translate(PAGE, **BACK)
 
 
 Answer = tuple[object, ...]
@@ -179,7 +184,7 @@ def test_under_mixed_load_each_answers_as_it_does_alone(
 @asynccontextmanager
 async def two_copying(
     package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> AsyncIterator[tuple[AsyncClient, list[CopyDecoder], "asyncio.Task[int]"]]:
+) -> AsyncIterator[tuple[str, AsyncClient, list[CopyDecoder], "asyncio.Task[int]"]]:
     """A server of the models a and b, whose decoders copy. The first failure of one is its last."""
     caplog.set_level(logging.INFO)
     decoders = [CopyDecoder(), CopyDecoder()]
@@ -195,20 +200,26 @@ async def two_copying(
     serving = asyncio.create_task(serve_here(settings))
     await eventually(lambda: "serving b" in caplog.text or serving.done())
     port = re.findall(r"serving b on 127\.0\.0\.1:(\d+)", caplog.text)[0]
-    async with AsyncClient(f"127.0.0.1:{port}") as client:
-        yield client, decoders, serving
+    target = f"127.0.0.1:{port}"
+    async with AsyncClient(target) as client:
+        yield target, client, decoders, serving
 
 
 async def test_one_that_fails_for_good_leaves_the_other(
     tiny_package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async with two_copying(tiny_package, tmp_path, monkeypatch, caplog) as (client, [first, second], serving):
+    async with (
+        two_copying(tiny_package, tmp_path, monkeypatch, caplog) as (target, client, [first, second], serving),
+        grpc.aio.insecure_channel(target) as channel,  # by which nothing is tried again
+    ):
+        translations: TranslationServiceAsyncStub = TranslationServiceStub(channel)
         first.step_error = RuntimeError("bad kernel")
         with pytest.raises(Internal, match="engine failed"):
             await client.translate("a", model="a")
         for _ in range(3):
-            with pytest.raises(Unavailable, match="the engine has failed too often"):
-                await client.translate("a", model="a", timeout_s=1)
+            told = await refused(translations.Translate(TranslateRequest(contents=["a"], model="a")))
+            assert (told.code, told.info.reason) == (grpc.StatusCode.UNAVAILABLE, "ENGINE_STOPPED")
+            assert "the engine has failed too often" in told.message
             await client.translate("a", model="b")
         states = [model.state for model in await client.models()]
         assert states == ["stopped", "serving"]

@@ -6,13 +6,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from torch import Tensor
 
 from models.checkpoint import load_checkpoint
 from tests.checkpoints import ROOT, write_checkpoint
@@ -23,8 +23,12 @@ from training.loop import state
 from training.loop.outputs import Outputs
 from training.loop.processes import Processes
 from training.loop.schedule import learning_rate
+from training.loop.trainer import Trainer
 
-WAIT_S = 100
+WAIT_S = 300
+"""A process imports a lot first."""
+
+pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(autouse=True)
@@ -94,35 +98,51 @@ def test_the_mean_of_equal_weights_is_the_same_to_the_bit(straight: Path) -> Non
     assert all(torch.equal(tensor, mean[name]) for name, tensor in state.load(file)["model"].items())
 
 
-def wait_for(file: Path) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(0.001)
+KILLED = f"""
+import os, signal, sys
+from training.__main__ import main
+from training.loop.trainer import Trainer
+
+update = Trainer._update
+
+def killed(trainer, *of_the_step):
+    if trainer.progress.step > {STEP}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return update(trainer, *of_the_step)
+
+Trainer._update = killed
+sys.exit(main(sys.argv[1:]))
+"""
+"""Training that is killed when it has made one step more than its first checkpoint knows."""
 
 
 def test_a_run_that_was_killed_goes_on_as_if_nothing_had_been(straight: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "training", str(write_config(tmp_path, training={"max_steps": 10**6}))]
-    with subprocess.Popen(command, cwd=ROOT) as process:
-        wait_for(tmp_path / "run" / "checkpoints" / f"step-{STEP:08}.pt")
-        process.kill()
-    reached = Outputs(tmp_path / "run").all_checkpoints()[-1].name
-    assert reached < f"step-{LAST:08}.pt"
+    command = [sys.executable, "-c", KILLED, str(write_config(tmp_path, training={"max_steps": 10**6}))]
+    assert subprocess.run(command, cwd=ROOT, timeout=WAIT_S).returncode == -signal.SIGKILL
+    assert [file.name for file in Outputs(tmp_path / "run").all_checkpoints()] == [f"step-{STEP:08}.pt"]
     assert same(weights(run(tmp_path)), weights(straight))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interruption(
-    number: signal.Signals, straight: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    number: signal.Signals,
+    straight: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def press() -> None:
-        wait_for(tmp_path / "run" / "checkpoints" / f"step-{STEP:08}.pt")
-        os.kill(os.getpid(), number)
+    """In the first step that no checkpoint knows."""
+    update = Trainer._update
+
+    def pressed(trainer: Trainer, *of_the_step: Any) -> Tensor:
+        if trainer.progress.step == STEP:
+            os.kill(os.getpid(), number)
+        return update(trainer, *of_the_step)
 
     earlier = signal.getsignal(signal.SIGTERM)
-    thread = threading.Thread(target=press)
-    thread.start()
-    assert main([str(write_config(tmp_path, training={"max_steps": 10**6}))]) == 130
-    thread.join()
+    with monkeypatch.context() as patched:
+        patched.setattr(Trainer, "_update", pressed)
+        assert main([str(write_config(tmp_path, training={"max_steps": 10**6}))]) == 130
     assert signal.getsignal(signal.SIGTERM) == earlier
     said = capfd.readouterr().err.splitlines()[-1]
     assert said == "interrupted. Run the same command again to go on from the last checkpoint, if there is one"

@@ -1,5 +1,6 @@
 """What a call is told of itself, and the log of it, over real gRPC: timings, names, traces."""
 
+import asyncio
 import json
 import logging
 import re
@@ -15,7 +16,18 @@ from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.model_pb2 import ListModelsRequest
 from engine.request import PHASES
 from server.telemetry.logs import FIELDS, JsonFormatter
-from tests.serving import MODEL, STREAM, TRANSLATE, Serving, eventually, serving, stream_request, translate_request
+from tests.serving import (
+    MODEL,
+    STREAM,
+    TRANSLATE,
+    Serving,
+    eventually,
+    held,
+    serving,
+    stream_request,
+    texts,
+    translate_request,
+)
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 SAMPLED, UNSAMPLED = (("traceparent", f"00-{TRACE}-b7ad6b7169203331-{flags}") for flags in ("01", "00"))
@@ -57,8 +69,17 @@ async def test_an_answer_tells_its_time_twice_alike() -> None:
 
 
 async def test_texts_that_share_their_steps_tell_how_many_rows_they_had() -> None:
+    """They come to the engine one after the other: it is kept busy until all are there."""
     async with serving() as server:
-        response = await server.translations.Translate(translate_request("A cat.", "A dog.", "A cow."))
+        server.decoder.gate.close()
+        before = asyncio.create_task(texts(server, "Rain."))
+        await held(server)
+        call = asyncio.ensure_future(server.translations.Translate(translate_request("A cat.", "A dog.", "A cow.")))
+        await eventually(lambda: server.runner.waiting == 3)
+        before.cancel()
+        await eventually(lambda: server.calls.running == 1)
+        server.decoder.gate.open()
+        response = await call
         assert [translation.timings.mean_batch_rows for translation in response.translations] == [3, 3, 3]
 
 

@@ -24,6 +24,7 @@ from server.http.app import Served, all_routes
 from server.kserve import errors as kserve_errors
 from server.kserve.v2 import inference_pb2
 from server.telemetry.metrics.call import CallMetrics
+from tests.fakes import WAIT_S
 from tests.serving import MODEL, Serving, eventually, serving
 from tests.watch.families import everything
 
@@ -86,7 +87,7 @@ async def provoke(server: Serving, number: int) -> None:
     ]
     for request in requests:
         with suppress(grpc.aio.AioRpcError):
-            await translate(request, metadata=metadata, timeout=20)
+            await translate(request, metadata=metadata, timeout=WAIT_S)
     channel: Any = server.channel  # whose types know no calls with bytes
     for path in (f"/dragoman.v1.TranslationService/Call{number}", f"/any.Service{number}/Translate"):
         with pytest.raises(grpc.aio.AioRpcError):

@@ -21,7 +21,7 @@ from engine.request import PHASES
 from models.package.folder import Package
 from server.config import Settings
 from server.telemetry.metrics.process import ProcessMetrics, State
-from tests.fakes import CopyDecoder
+from tests.fakes import WAIT_S, CopyDecoder
 from tests.server.telemetry.test_tracing import collecting
 from tests.server_process import server_process
 from tests.serving import eventually, serve_here
@@ -103,7 +103,7 @@ async def state(metrics_port: str) -> str:
 
 
 async def becomes(metrics_port: str, wanted: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         while await state(metrics_port) != wanted:
             await asyncio.sleep(0.01)
 

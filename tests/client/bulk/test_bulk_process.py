@@ -29,6 +29,25 @@ SMALL_WINDOWS = (
 )
 """The same command, which has something to lose more often."""
 SMALL = [sys.executable, "-c", SMALL_WINDOWS]
+HELD = """
+import sys, threading
+from dragoman.bulk import windows
+from dragoman.bulk.journal import Journal
+from dragoman.command.main import main
+
+add, left = Journal.add, [1, 2, 3]
+
+def add_or_wait(journal, done):
+    if not left:
+        threading.Event().wait()
+    left.pop()
+    add(journal, done)
+
+windows.ROWS = windows.BATCH = 8
+Journal.add = add_or_wait
+sys.exit(main(["bulk", *sys.argv[1:]]))
+"""
+"""The same, which stops after three windows: however late somebody looks, there is something left to do."""
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +74,7 @@ def bulk(command: list[str], source: Path, target: Path, *more: object) -> "subp
 
 
 def started(source: Path, target: Path) -> "subprocess.Popen[bytes]":
-    arguments = [*SMALL, source, target, "--to", "pt", "--workers", 2, "--package", PACKAGE]
+    arguments = [sys.executable, "-c", HELD, source, target, "--to", "pt", "--workers", 2, "--package", PACKAGE]
     return subprocess.Popen(list(map(str, arguments)), cwd=ROOT, stderr=subprocess.PIPE)
 
 
@@ -84,7 +103,7 @@ def test_killed_at_any_moment_it_goes_on_to_the_same_bytes(source: Path, expecte
 
 def test_interrupted_it_says_how_to_go_on(tmp_path: Path) -> None:
     source, target = tmp_path / "en.txt", tmp_path / "pt.txt"
-    source.write_text("\n".join(SENTENCES), encoding="utf-8")  # enough to be there when the signal comes
+    source.write_text("\n".join(SENTENCES), encoding="utf-8")
     with started(source, target) as process:
         eventually(lambda: rows_of(target) > 0)
         process.send_signal(signal.SIGINT)

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,20 +85,36 @@ def test_every_target_has_its_scores(told: Told) -> None:
     assert counted == {"source_tokens": 4, "scored_tokens": sum(map(len, TARGETS))}
 
 
+@dataclass
 class SlowScores(CopyDecoder):
-    """A part of its scores takes longer than steps."""
+    """A part of its scores takes as long as five steps, by the clock that the batch looks at."""
+
+    now_s: float = 100.0
+
+    def __post_init__(self) -> None:
+        self.fault = lambda sources: self._takes(0.001)
+
+    def _takes(self, seconds: float) -> None:
+        self.now_s += seconds
 
     def score(
         self, hidden: NDArray[np.float32], prefix: Sequence[int], targets: Sequence[Sequence[int]]
     ) -> Iterator[dict[int, NDArray[np.float32]]]:
         for part in super().score(hidden, prefix, targets):
-            time.sleep(0.005)
+            self._takes(0.005)
             yield part
 
 
-def test_rows_that_decode_have_as_much_time(told: Told) -> None:
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> SlowScores:
+    slow = SlowScores()
+    monkeypatch.setattr("engine.batch.running_batch.time", SimpleNamespace(perf_counter=lambda: slow.now_s))
+    return slow
+
+
+def test_rows_that_decode_have_as_much_time(told: Told, slow: SlowScores) -> None:
     """A hundred targets do not hold up a sentence that comes after them."""
-    engine = batch(SlowScores())
+    engine = batch(slow)
     engine.admit([told.score("many", TARGETS * 25), told.score("few")])
     engine.step()
     engine.admit([told.translate("sentence", 5)])
@@ -135,9 +152,9 @@ def test_translations_are_looked_at_when_they_are_found(told: Told) -> None:
     assert aligned.hypotheses[0].token_ids == plain.hypotheses[0].token_ids
 
 
-def test_rows_are_given_back_once(told: Told) -> None:
+def test_rows_are_given_back_once(told: Told, slow: SlowScores) -> None:
     """Not again where the caller leaves before the translation was looked at."""
-    engine = batch(SlowScores())
+    engine = batch(slow)
     request = told.translate("aligned", 3)
     request.decoding = replace(request.decoding, with_alignment=True)
     engine.admit([told.score("before"), request])

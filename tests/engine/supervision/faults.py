@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
+from engine.runner import Runner
 from engine.supervision.policy import Supervision
 from tests.engine.calling import END, Call, Service
 
 Sources = Sequence[tuple[int, ...]]
 
 SUPERVISED = Supervision(restarts=8)
-IMPATIENT = Supervision(restarts=8, hang_s=0.3, hang_times=0.0, first_s=0.3)
+UNWATCHED = Supervision(restarts=8, watched=False)
+"""Who hangs is noticed when a test says so, by `look_after`: a machine may be as slow as one that hangs."""
 POISON = (666, 5, END)
 
 
@@ -37,6 +39,12 @@ def together(service: Service, calls: Sequence[Call], fault: Callable[[Sources],
     service.gate.wait_until_held()
     service.decoder.fault = fault
     service.gate.open()
+
+
+def look_after(runner: Runner) -> None:
+    """Somebody does so now, and again when the turns that last have taken an hour."""
+    for elapsed_s in (0.0, 3600.0):
+        runner._supervisor.look(elapsed_s)
 
 
 def restarts(service: Service) -> dict[str, float]:

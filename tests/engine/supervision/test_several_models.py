@@ -22,6 +22,7 @@ from engine.supervision.policy import UNSUPERVISED, Supervision
 from models.decoding import Decoding
 from models.package.folder import Package
 from tests.engine.calling import Call, RecordingDecoder, calls_of, sources_of
+from tests.engine.supervision.faults import UNWATCHED, look_after
 from tests.fakes import WAIT_S
 
 ZOO = Path(__file__).parents[3] / "models" / "zoo"
@@ -107,8 +108,7 @@ def test_a_model_that_crashes_leaves_the_core_to_the_others(restarts: int) -> No
             assert [call.target for call in later] == sources_of(later)
 
 
-def test_a_model_that_hangs_gives_the_core_up_once_that_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.supervision.supervisor.LOOK_S", 0.02)
+def test_a_model_that_hangs_gives_the_core_up_once_that_is_noticed() -> None:
     hangs, hung = threading.Event(), threading.Event()
 
     def fault(sources: Sequence[tuple[int, ...]]) -> None:
@@ -116,12 +116,13 @@ def test_a_model_that_hangs_gives_the_core_up_once_that_is_noticed(monkeypatch: 
             hung.set()
             assert hangs.wait(WAIT_S)
 
-    with two(Supervision(restarts=8, hang_s=0.3, hang_times=0.0, first_s=0.3)) as ([hanging, other], [broken, _]):
+    with two(UNWATCHED) as ([hanging, other], [broken, _]):
         broken.fault = fault
         calls, others = calls_of(3), calls_of(20)
         submit(hanging, calls)
         assert hung.wait(WAIT_S)
         submit(other, others)
+        look_after(hanging)
         assert [call.target for call in others] == sources_of(others)
         assert [call.target for call in calls] == sources_of(calls)
         hangs.set()

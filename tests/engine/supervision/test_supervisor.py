@@ -17,10 +17,11 @@ from engine.request import Finished
 from engine.supervision.policy import Supervision
 from tests.engine.calling import END, SOURCE, Call, calls_of, serving, sources_of
 from tests.engine.supervision.faults import (
-    IMPATIENT,
     POISON,
     SUPERVISED,
+    UNWATCHED,
     Sources,
+    look_after,
     once,
     poisoned,
     restarts,
@@ -78,8 +79,10 @@ def test_one_that_hangs_and_is_not_to_begin_anew_is_noticed() -> None:
     def fault(sources: Sources) -> None:
         assert hangs.wait(WAIT_S)
 
-    with serving(supervision=replace(IMPATIENT, restarts=0)) as service:
-        together(service, [call := Call()], fault)
+    with serving(supervision=Supervision(hang_s=0.3, hang_times=0.0, first_s=0.3)) as service:
+        service.decoder.fault = fault
+        service.gate.open()
+        service.submit(call := Call())
         assert isinstance(call.error, Hung)
         assert isinstance(service.runner.failure.result(WAIT_S), Hung)
         hangs.set()
@@ -108,16 +111,19 @@ def test_a_stream_that_was_told_tokens_fails_and_is_tried_for_what_it_may_be() -
 
 
 def test_a_worker_that_hangs_is_left_behind_and_what_it_says_later_is_not_heard() -> None:
-    hangs = threading.Event()
+    hangs, hung = threading.Event(), threading.Event()
 
     def fault(sources: Sources) -> None:
         if threading.current_thread() is first:
+            hung.set()
             assert hangs.wait(WAIT_S)
 
-    with serving(supervision=IMPATIENT) as service:
+    with serving(supervision=UNWATCHED) as service:
         first, batch = service.runner._supervisor.workers[0].thread, service.runner._supervisor.workers[0].batch
         calls = calls_of(3)
         together(service, calls, fault)
+        assert hung.wait(WAIT_S)
+        look_after(service.runner)
         assert [call.target for call in calls] == sources_of(calls)
         assert restarts(service) == {"hang": 1}
         ended: list[object] = []
@@ -133,15 +139,19 @@ def test_a_worker_that_hangs_is_left_behind_and_what_it_says_later_is_not_heard(
 
 
 def test_what_hangs_twice_is_refused() -> None:
-    hangs = threading.Event()
+    hangs, hung = threading.Event(), threading.Semaphore(0)
 
     def fault(sources: Sources) -> None:
         if POISON in sources:
+            hung.release()
             assert hangs.wait(WAIT_S)
 
-    with serving(supervision=IMPATIENT) as service:
+    with serving(supervision=UNWATCHED) as service:
         poison, other = Call(POISON), Call()
         together(service, [poison, other], fault)
+        for _ in range(2):
+            assert hung.acquire(timeout=WAIT_S)
+            look_after(service.runner)
         assert isinstance(poison.error, Quarantined)
         assert other.target == other.request.source_ids
         assert restarts(service) == {"hang": 2}
@@ -149,17 +159,20 @@ def test_what_hangs_twice_is_refused() -> None:
 
 
 def test_a_stream_that_hangs_is_told() -> None:
-    hangs = threading.Event()
+    hangs, hung = threading.Event(), threading.Event()
     steps = [0]
 
     def fault(sources: Sources) -> None:
         steps[0] += 1
         if steps[0] == 3:
+            hung.set()
             assert hangs.wait(WAIT_S)
 
-    with serving(supervision=IMPATIENT) as service:
+    with serving(supervision=UNWATCHED) as service:
         stream = Call(stream=True)
         together(service, [stream], fault)
+        assert hung.wait(WAIT_S)
+        look_after(service.runner)
         assert isinstance(stream.error, Hung)
         hangs.set()
     assert stream.told_nothing
@@ -320,6 +333,6 @@ def test_what_a_runner_has_is_free_when_it_is_closed_in_the_middle_of_a_turn() -
     gc.disable()  # what is free only once cycles are looked for is there for as long as nobody looks
     try:
         del service, call, late
-        assert runner() is None
+        wait_until(lambda: runner() is None)  # somebody may be looking just now
     finally:
         gc.enable()

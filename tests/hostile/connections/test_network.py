@@ -89,7 +89,7 @@ def test_a_stream_that_is_cut_off_is_not_taken_for_whole(network: Proxy) -> None
 
 
 def test_a_slow_network_slows_its_own_caller_alone(server: ServerProcess, network: Proxy, alone: list[str]) -> None:
-    network.bytes_per_s = 20_000
+    network.bytes_per_s, network.piece_bytes = 2_000, 1_000  # all that comes back takes twenty seconds
     with Client(target(network)) as client, Client(server.target) as other, ThreadPoolExecutor(1) as pool:
         vectors = pool.submit(client.encode, TEXTS, timeout_s=WAIT_S)
         eventually(lambda: network.bytes_back > 0)

@@ -12,6 +12,7 @@ from grpc_health.v1.health_pb2 import (  # type: ignore[attr-defined]  # its pub
 )
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
+from tests.fakes import WAIT_S
 from tests.serving import SMALL_WINDOW, Serving, refusal, refused, serving
 
 NAMES = ("", "dragoman.v1.TranslationService", "dragoman.v1.EncodingService", "dragoman.v1.ModelService")
@@ -74,7 +75,7 @@ async def test_a_watcher_that_reads_nothing_holds_up_nobody() -> None:
         for change in range(100):
             server.health.set(serving=bool(change % 2))
             await asyncio.sleep(0)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             watch = stub(server.channel).Watch(HealthCheckRequest())
             assert (await watch.read()).status == SERVING
             server.health.set(serving=False)

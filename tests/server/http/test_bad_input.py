@@ -26,6 +26,13 @@ async def still_well(server: Serving) -> None:
     await eventually(lambda: server.calls.running == 0)
 
 
+@pytest.fixture
+def lingering(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who is refused may send all of it, however long that takes: where a connection is cut off, the answer is lost."""
+    monkeypatch.setattr("server.http.asked.LINGER_S", WAIT_S)
+
+
+@pytest.mark.usefixtures("lingering")
 @pytest.mark.parametrize("path", ROUTES)
 async def test_a_body_of_100_megabytes_is_refused_before_it_is_there(path: str) -> None:
     async with asking() as (server, client):
@@ -36,6 +43,7 @@ async def test_a_body_of_100_megabytes_is_refused_before_it_is_there(path: str) 
         await still_well(server)
 
 
+@pytest.mark.usefixtures("lingering")
 async def test_a_body_whose_length_nobody_knows_is_cut_off_where_it_is_too_long() -> None:
     async def endless() -> Any:
         for _ in range(200):
@@ -49,7 +57,7 @@ async def test_a_body_whose_length_nobody_knows_is_cut_off_where_it_is_too_long(
 
 @pytest.mark.parametrize("path", ROUTES)
 async def test_a_body_that_does_not_come_is_not_waited_for(path: str) -> None:
-    async with asking(request_timeout_s=0.1) as (server, _):
+    async with asking(request_timeout_s=1.0) as (server, _):
         answer = await sent(server, head(path, {"content-length": "10", "content-type": JSON}) + b'{"q"')
         assert status_of(answer) == 408
         await still_well(server)
@@ -72,7 +80,7 @@ async def test_a_request_for_two_hosts_is_for_none() -> None:
     "parts", [(b"",), (b"POST /translate HTTP/1.1\r\nho",), (b"\r\n", b"\r\n"), (b"GET / HTTP/1.1\r\n", b"a: b\r\n")]
 )
 async def test_a_head_that_does_not_come_is_not_waited_for(parts: tuple[bytes, ...]) -> None:
-    async with asking(request_timeout_s=0.1) as (server, _):
+    async with asking(request_timeout_s=1.0) as (server, _):
         answer = await sent(server, *parts, pause_s=0.01)
         assert answer == b"" or status_of(answer) == 408
         await still_well(server)
@@ -124,6 +132,7 @@ async def test_what_two_parsers_could_take_for_two_requests_is_taken_for_none(he
         await still_well(server)
 
 
+@pytest.mark.usefixtures("lingering")
 async def test_a_second_request_behind_one_that_is_not_read_is_not_answered() -> None:
     async with asking() as (server, _):
         size = 10 * 1024 * 1024

@@ -162,8 +162,9 @@ async def test_nothing_is_kept_of_who_left() -> None:
     """httpx in its own words: a client that gives up."""
     async with asking() as (server, client):
         server.decoder.gate.close()
+        asked, patience = {"q": "A cat.", "source": "en", "target": "pt"}, httpx.Timeout(WAIT_S, read=0.2)
         with pytest.raises(httpx.ReadTimeout):
-            await client.post("/translate", json={"q": "A cat.", "source": "en", "target": "pt"}, timeout=0.2)
+            await client.post("/translate", json=asked, timeout=patience)
         server.decoder.gate.open()
         async with asyncio.timeout(WAIT_S):
             await server.calls.wait_until_idle()

@@ -72,7 +72,7 @@ async def test_who_does_not_read_holds_up_nothing(
         writer.write(head(STREAM, {"content-type": "application/json", "content-length": str(len(body))}) + body)
         await eventually(lambda: server.calls.running == 1)
         await eventually(lambda: server.model_metric("dragoman_finished_total", reason="end_token") == 1)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_S):
             await drained(server, 0.01)
         assert "cut off" in caplog.text and server.calls.running == 0
         writer.close()
@@ -249,7 +249,7 @@ async def test_a_handshake_that_takes_too_long_is_given_up(tmp_path: Path, monke
 
 async def test_the_last_answer_of_an_old_connection_says_so() -> None:
     """Clients come to know new servers. One that asks for nothing more is cut off later."""
-    async with asking(connection_age_s=1) as (server, client):
+    async with asking(connection_age_s=2) as (server, client):
         first = await client.get("/health")
         assert "connection" not in first.headers
         reader, writer = await asyncio.open_connection("127.0.0.1", server.http_port)
@@ -281,8 +281,10 @@ def test_a_process_answers_on_both_ports_shows_its_page_and_ends(tmp_path: Path)
             assert server.process.poll() is None
         asked = b"q=Where+is+the+station%3F&source=en&target=pt"
         assert answer("/translate", asked) == '{"translatedText":"Onde está a estação?"}'.encode()
-        samples = server.metrics()
-        assert samples("dragoman_rpc_requests_total", method="libretranslate.TranslationService/Translate") == 1
+        called = {"method": "libretranslate.TranslationService/Translate"}
+        while not server.metrics()("dragoman_rpc_requests_total", **called):
+            assert server.process.poll() is None
+        assert server.metrics()("dragoman_rpc_requests_total", **called) == 1
         while not shown.exists():
             assert server.process.poll() is None
         assert shown.read_text() == f"{url}/"

@@ -9,6 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from server.telemetry.log_writer import LogWriter
 from server.telemetry.metrics.process import ProcessMetrics
+from tests.server_process import WAIT_S, eventually
 
 PIPE_LINES = 200
 """Of a kilobyte each: more than a pipe has room for."""
@@ -30,6 +31,13 @@ def read_line(stream: Iterator[str]) -> str:
     return next(stream).rstrip("\n")
 
 
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What can be written is, before `flush` comes back."""
+    monkeypatch.setattr("server.telemetry.log_writer.FLUSH_S", WAIT_S)
+
+
+@pytest.mark.usefixtures("patient")
 def test_lines_come_out_in_order(pipe: tuple[int, int]) -> None:
     handler = LogWriter(pipe[1])
     for number in range(100):
@@ -63,9 +71,10 @@ def test_a_pipe_that_is_not_read_holds_up_nobody_and_lines_on_top_are_dropped_an
 
 def test_long_lines_that_wait_have_a_room_together_and_one_alone_is_never_too_long(pipe: tuple[int, int]) -> None:
     handler = LogWriter(pipe[1], max_bytes=100_000)
-    for line in ("a" * 200_000, "b" * 90_000, "c" * 20_000, "d" * 9_000):  # the first fills the pipe
+    write(handler, "a" * 200_000)
+    eventually(lambda: not handler._lines)  # it fills the pipe
+    for line in ("b" * 90_000, "c" * 20_000, "d" * 9_000):
         write(handler, line)
-        handler.flush()
     assert handler.dropped == 1
     with open(os.dup(pipe[0]), encoding="utf-8") as stream:  # all of it: what is left would go to another test's pipe
         while not read_line(stream).startswith("d"):
@@ -77,6 +86,7 @@ def test_long_lines_that_wait_have_a_room_together_and_one_alone_is_never_too_lo
     assert handler.dropped == 0
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_record_that_has_no_line_is_told_all_the_same(pipe: tuple[int, int]) -> None:
     handler = LogWriter(pipe[1])
     handler.handle(logging.LogRecord("x", logging.INFO, "x.py", 1, "%d", ("three",), None))
@@ -84,6 +94,7 @@ def test_a_record_that_has_no_line_is_told_all_the_same(pipe: tuple[int, int]) -
     assert os.read(pipe[0], 1000).startswith(b"INFO x: '%d' has no line: TypeError(")
 
 
+@pytest.mark.usefixtures("patient")
 def test_a_pipe_that_is_closed_is_no_failure() -> None:
     reader, writer = os.pipe()
     os.close(reader)

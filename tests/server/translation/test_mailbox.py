@@ -8,6 +8,7 @@ import pytest
 
 from engine.request import Event, Tokens
 from server.translation.sharing.mailbox import Mailbox
+from tests.fakes import WAIT_S
 
 
 async def test_events_that_come_together_wake_the_loop_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +44,7 @@ async def test_no_event_of_many_threads_is_left_behind() -> None:
     threads = [threading.Thread(target=work, args=(queue,)) for queue in queues]
     for thread in threads:
         thread.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_S):
         for queue in queues:
             assert [await queue.get() for _ in range(500)] == [Tokens((number,)) for number in range(500)]
     for thread in threads:
