@@ -93,8 +93,7 @@ class LinearLayers:
 def quantization(activations: Activations) -> Attributes:
     """Of a node, how it quantizes its input. Scale 0: it finds one for each row."""
     scale = 0.0 if activations.per_row else float(activations.scale)
-    zeros: Attributes = {"zeros": activations.zeros} if activations.zeros else {}
-    return {"scale": scale, "zero_point": activations.zero_point, "bits": activations.bits, **zeros}
+    return {"scale": scale, "zero_point": activations.zero_point, "bits": activations.bits}
 
 
 def _bias(layer: nn.Linear) -> Tensor | NDArray[np.float32]:

@@ -49,7 +49,4 @@ def choose_activations(inputs: Inputs, unsigned: bool) -> Activations:
     errors = [
         np.square(np.rint(inputs.kept / scale).clip(lowest, highest) * scale - inputs.kept).mean() for scale in scales
     ]
-    scale = scales[int(np.argmin(errors))]
-    if not unsigned:
-        return Activations(scale, zero_point=128)
-    return Activations(scale, zero_point=0, zeros=float((inputs.kept == 0).mean()))
+    return Activations(scale=scales[int(np.argmin(errors))], zero_point=0 if unsigned else 128)

@@ -19,9 +19,6 @@ class Activations:
     per_row: bool = True
     """Native graphs find a scale for each row instead. Either way an answer does not depend on its batch mates."""
     bits: Literal[8, 16] = 8
-    zeros: float = 0.0
-    """Share of calibration's numbers that are zero, where none is negative: a ReLU leaves many, and native graphs may
-    pass over them. It changes no answer."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,7 +9,7 @@
 namespace dragoman::ISA {
 namespace {
 
-enum Fill { random_numbers, largest_positive, largest_negative, alternating, zeros, mostly_zeros, fills };
+enum Fill { random_numbers, largest_positive, largest_negative, alternating, zeros, fills };
 
 uint8_t byte_of(Fill fill, Random& random, int i) {
   switch (fill) {
@@ -17,8 +17,6 @@ uint8_t byte_of(Fill fill, Random& random, int i) {
       return (uint8_t)random.whole(0, 255);
     case zeros:
       return 0;
-    case mostly_zeros:
-      return random.whole(0, 4) ? 0 : (uint8_t)random.whole(1, 255);
     case alternating:
       return i % 2 ? 255 : 0;
     default:
@@ -28,7 +26,6 @@ uint8_t byte_of(Fill fill, Random& random, int i) {
 int8_t weight_of(Fill fill, Random& random, int i) {
   switch (fill) {
     case random_numbers:
-    case mostly_zeros:
       return (int8_t)random.whole(-127, 127);
     case largest_negative:
       return -127;
@@ -49,39 +46,27 @@ struct KeepSums {
   }
 };
 
-// What multiplies weights that are packed so: where an instruction set has nothing of its own, what it does with bytes.
-template <Packed KIND>
-struct Product {
-  static constexpr Packed kind = KIND;
-  static constexpr int numbers = KIND == Packed::nibbles ? 2 * group : KIND == Packed::by_input ? 16 : group;
-  static void pack(const int8_t* weight, int outputs, int inputs, int depth, int8_t* packed) {
-    auto* by = KIND == Packed::nibbles ? pack_nibbles : KIND == Packed::by_input ? pack_by_input : ISA::pack;
-    by(weight, outputs, inputs, depth, packed);
-  }
-};
-template <Packed KIND>
-constexpr bool special = (KIND == Packed::nibbles && takes_nibbles) || (KIND == Packed::by_input && skips_zeros);
-
-// Sums of (x - zero_point) * weight, against plain C++. Of nibbles, weights are multiples of 16.
-template <Packed KIND>
+// Sums of (x - zero_point) * weight by the tiles, against plain C++. SIXTEENS: of weights that may share bytes.
+template <bool SIXTEENS>
 void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill, Random& random, Scratch& scratch) {
-  typedef Product<special<KIND> ? KIND : Packed::bytes> Of;
-  constexpr int numbers = Of::numbers;
+  constexpr bool nibbles = SIXTEENS && takes_nibbles;
+  typedef TileRows<nibbles ? Packed::nibbles : Packed::bytes> Rows;
+  constexpr int numbers = nibbles ? 2 * group : group;
   const int depth = (inputs + numbers - 1) / numbers * numbers, panels = (outputs + columns - 1) / columns;
   std::vector<int8_t> weight((size_t)outputs * inputs);
   for (size_t i = 0; i < weight.size(); i++) {
     weight[i] = weight_of(fill, random, (int)i % inputs);
-    if (KIND == Packed::nibbles) weight[i] = (int8_t)(weight[i] / 16 * 16);
+    if (SIXTEENS) weight[i] = (int8_t)(weight[i] / 16 * 16);
   }
   Memory<int8_t> packed((size_t)panels * columns * depth);
   Memory<int32_t> start((size_t)panels * columns);
-  Of::pack(weight.data(), outputs, inputs, depth, packed.get());
+  (nibbles ? pack_nibbles : pack)(weight.data(), outputs, inputs, depth, packed.get());
   for (int n = 0; n < outputs; n++) {
     int32_t total = 0;
     for (int k = 0; k < inputs; k++) total += weight[(size_t)n * inputs + k];
     start[n] = (shift - zero_point) * total;
   }
-  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, Of::kind};
+  const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, Rows::kind};
   std::vector<uint8_t> x((size_t)rows * inputs);
   ByteRows bytes(rows, depth, scratch);
   for (int r = 0; r < rows; r++) {
@@ -92,10 +77,7 @@ void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill,
   }
   std::vector<int32_t> sums((size_t)rows * outputs);
   KeepSums keep{sums, outputs};
-  if constexpr (Of::kind == Packed::by_input)
-    multiply(w, BytesByInput(bytes.bytes(), depth, scratch), rows, keep);
-  else
-    multiply(w, bytes.bytes<TileRows<Of::kind>>(), rows, keep);
+  multiply(w, bytes.bytes<Rows>(), rows, keep);
   int wrong = 0;
   for (int r = 0; r < rows; r++)
     for (int n = 0; n < outputs; n++) {
@@ -107,7 +89,7 @@ void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill,
   if (wrong > 0) {
     failures++;
     printf("product of %d rows, [%d, %d], zero point %d, fill %d, kind %d: %d sums WRONG\n", rows, outputs, inputs,
-           zero_point, fill, (int)Of::kind, wrong);
+           zero_point, fill, (int)Rows::kind, wrong);
   }
   add_to_hash(sums.data(), sums.size() * sizeof(int32_t));
 }
@@ -200,12 +182,10 @@ void check_products(Scratch& scratch) {
     for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
       for (int zero_point : {0, 128, 255, 77})
         for (int fill = 0; fill < fills; fill++) {
-          check_product<Packed::bytes>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
-          check_product<Packed::nibbles>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
-          check_product<Packed::by_input>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
+          check_product<false>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
+          check_product<true>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
         }
-  check_product<Packed::bytes>(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
-  check_product<Packed::by_input>(5, 600, 100, 0, mostly_zeros, random, scratch);     // several stripes
+  check_product<false>(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
   for (const auto& shape : shapes)
     for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
       for (int fill = 0; fill < fills; fill++)

@@ -10,7 +10,7 @@ namespace dragoman {
 class Packing {
  public:
   Packing() = default;
-  // weight [outputs, inputs], of s8; scales and bias [outputs]. What fills the columns up has this bias.
+  // weight [outputs, inputs], of bytes or nibbles; scales and bias [outputs]. What fills the columns up has this bias.
   Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
           float fill_bias, Packed kind = Packed::bytes);
   Packing(const int16_t* weight, const float* scales, const float* bias, int outputs, int inputs);

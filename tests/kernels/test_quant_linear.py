@@ -97,19 +97,6 @@ def test_products_are_those_of_whole_numbers(
     np.testing.assert_allclose(y, expected, rtol=2e-6, atol=2e-5)
 
 
-@pytest.mark.parametrize(("outputs", "inputs"), [(64, 32), (33, 40), (256, 1536), (600, 100), (1, 5), (130, 16)])
-@pytest.mark.parametrize("scale", [0.013, 0.0])
-def test_passing_over_zeros_changes_no_bit(library: Library, outputs: int, inputs: int, scale: float) -> None:
-    """Rows with few numbers that are not zero, one with none, and one with all of them."""
-    layer, x = Layer(outputs, inputs), np.maximum(rows(9, inputs), 0)
-    x[np.random.default_rng(2).random(x.shape) < 0.7] = 0
-    x[3], x[5] = 0, np.abs(rows(1, inputs)) + 0.1
-    given = {"scale": scale, "zero_point": 0}
-    plain, passing = layer.node(library, **given), layer.node(library, **given, zeros=0.85)
-    np.testing.assert_array_equal(passing(x=x)[0], plain(x=x)[0])
-    np.testing.assert_array_equal(passing(x=x[6:7])[0], plain(x=x)[0][6:7])
-
-
 def test_the_largest_values_do_not_saturate_in_between(library: Library) -> None:
     layer = Layer(64, 512)
     layer.weight[:] = np.resize([127, 127, -127, -127, 127, -127], (64, 512))
@@ -217,14 +204,12 @@ def test_a_row_is_the_same_alone_and_among_others(library: Library) -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_row_that_is_not_finite_stays_so_and_alone(library: Library, scale: float, bad: float) -> None:
     layer, x = Layer(96, 64), rows(6, 64)
-    for attributes in ({"zero_point": 128}, {"zero_point": 0, "zeros": 0.9}):
-        node = layer.node(library, scale=scale, activation="relu", **attributes)
-        good = node(x=x)[0]
-        spoilt = x.copy()
-        spoilt[2, 17] = bad
-        y = node(x=spoilt)[0]
-        assert np.isnan(y[2]).all()
-        np.testing.assert_array_equal(np.delete(y, 2, 0), np.delete(good, 2, 0))
+    node = layer.node(library, scale=scale, zero_point=128, activation="relu")
+    good = node(x=x)[0]
+    x[2, 17] = bad
+    y = node(x=x)[0]
+    assert np.isnan(y[2]).all()
+    np.testing.assert_array_equal(np.delete(y, 2, 0), np.delete(good, 2, 0))
 
 
 def test_a_row_of_zeros_gives_the_bias(library: Library) -> None:

@@ -26,7 +26,6 @@ def made(library: Library, constants: dict[str, Array], **attributes: Any) -> No
         ({"zero_point": 300}, r"zero_point is 300, not within 0\.\.255"),
         ({"zero_point": 5}, "zero_point is 5; with a scale for each row it is 0 or 128"),
         ({"bits": 4}, "bits is 4, not 8 or 16"),
-        ({"zeros": 1.5}, "zeros is 1.5, not a share, within 0..1"),
         ({"activation": "tanh"}, 'activation is "tanh", not none, relu, gelu, gelu_tanh or swish'),
     ],
 )

@@ -91,63 +91,14 @@ inline Vector emulated_narrowed(Emulated512 a) {
   return out;
 }
 
-inline Emulated512 emulated_widened_unsigned(__m128i bytes) {
-  uint8_t u[16];
-  Emulated512 out;
-  memcpy(u, &bytes, 16);
-  for (int i = 0; i < 16; i++) out.lanes[i] = u[i];
-  return out;
-}
-inline Emulated512 emulated_sum(Emulated512 a, Emulated512 b) {
-  for (int i = 0; i < 16; i++) a.lanes[i] += b.lanes[i];
-  return a;
-}
-inline uint16_t emulated_test(Emulated512 a, Emulated512 b) {
-  uint16_t mask = 0;
-  for (int i = 0; i < 16; i++) mask |= ((a.lanes[i] & b.lanes[i]) != 0) << i;
-  return mask;
-}
-inline Emulated512 emulated_compressed(uint16_t mask, Emulated512 a) {
-  Emulated512 out = emulated_spread(0);
-  for (int i = 0, count = 0; i < 16; i++)
-    if (mask >> i & 1) out.lanes[count++] = a.lanes[i];
-  return out;
-}
-// Of each 128 bits the lower (0) or the upper (1) half, one number of `a`, one of `b`, and so on.
-template <class Number, int UPPER>
-inline Emulated512 emulated_interleaved(Emulated512 a, Emulated512 b) {
-  constexpr int count = 16 / sizeof(Number);
-  Number left[4 * count], right[4 * count], mixed[4 * count];
-  Emulated512 out;
-  memcpy(left, &a, 64);
-  memcpy(right, &b, 64);
-  for (int part = 0; part < 4 * count; part += count)
-    for (int i = 0; i < count / 2; i++) {
-      mixed[part + 2 * i] = left[part + UPPER * count / 2 + i];
-      mixed[part + 2 * i + 1] = right[part + UPPER * count / 2 + i];
-    }
-  memcpy(&out, mixed, 64);
-  return out;
-}
-
 #define __m512i Emulated512
-#define __mmask16 uint16_t
 #define _mm512_loadu_si512(p) emulated_load(p)
 #define _mm512_load_si512(p) emulated_load(p)
 #define _mm512_store_si512(p, a) memcpy(p, &(a), 64)
-#define _mm512_storeu_si512(p, a) (*(Emulated512*)(p) = (a))
 #define _mm512_cvtepi8_epi32(a) emulated_widened(a)
 #define _mm512_cvtepi32_epi16(a) emulated_narrowed<__m256i, int16_t>(a)
 #define _mm512_cvtepi32_epi8(a) emulated_narrowed<__m128i, int8_t>(a)
 #define _mm512_set1_epi32(x) emulated_spread(x)
-#define _mm512_cvtepu8_epi32(a) emulated_widened_unsigned(a)
-#define _mm512_add_epi32(a, b) emulated_sum(a, b)
-#define _mm512_test_epi32_mask(a, b) emulated_test(a, b)
-#define _mm512_maskz_compress_epi32(mask, a) emulated_compressed(mask, a)
-#define _mm512_unpacklo_epi8(a, b) emulated_interleaved<uint8_t, 0>(a, b)
-#define _mm512_unpackhi_epi8(a, b) emulated_interleaved<uint8_t, 1>(a, b)
-#define _mm512_unpacklo_epi16(a, b) emulated_interleaved<uint16_t, 0>(a, b)
-#define _mm512_unpackhi_epi16(a, b) emulated_interleaved<uint16_t, 1>(a, b)
 #define _mm512_and_si512(a, b) emulated_and(a, b)
 #define _mm512_slli_epi32(a, bits) emulated_shifted(a, bits)
 #define _mm512_cvtph_ps(a) emulated_floats(a)

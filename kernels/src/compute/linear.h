@@ -1,6 +1,5 @@
 // QuantLinear: products of rows of u8 or s16, and what is done with their sums.
 #pragma once
-#include "compute/by_input.h"
 #include "compute/norm.h"
 #include "compute/product.h"
 #include "compute/quantize.h"
@@ -92,16 +91,6 @@ static void finish(const Linear& l, const Rows& x, int rows, const float* row_sc
   for (int r = 0; r < rows; r++) normalise(out + (size_t)r * l.weight.outputs, l.weight.outputs, l);
 }
 
-// The same of rows of u8.
-static void finish_bytes(const Linear& l, const ByteRows& x, int rows, const float* row_scales, const float* residual,
-                         float* out, Scratch& scratch) {
-  if constexpr (skips_zeros) {
-    if (l.weight.kind == Packed::by_input)
-      return finish<false>(l, BytesByInput(x.bytes(), l.weight.depth, scratch), rows, row_scales, residual, out);
-  }
-  finish<false>(l, x.bytes(), rows, row_scales, residual, out);
-}
-
 // The scale of a row; not a number where the row is not finite, so that all that is made of it is none either.
 INLINE float scale_of(const float* x, const PackedWeight& w, const Quantization& q) {
   const RowFacts facts = row_facts(x, w.inputs);
@@ -167,7 +156,7 @@ static int64_t linear(const Linear& l, const float* x, int rows, const float* re
   float* scales = scratch.take<float>(rows);
   ByteRows bytes(rows, l.weight.depth, scratch);
   const int64_t saturated = quantize_rows(l.weight, l.quantization, x, rows, scales, bytes);
-  finish_bytes(l, bytes, rows, scales, residual, out, scratch);
+  finish<false>(l, bytes.bytes(), rows, scales, residual, out);
   return saturated;
 }
 
@@ -182,7 +171,7 @@ static int64_t linear_of_bytes(const Linear& l, const uint8_t* x, int rows, cons
     memset(bytes.row(r) + w.inputs, 0, w.depth - w.inputs);
     bytes.done(r, w.depth);
   }
-  finish_bytes(l, bytes, rows, scales, residual, out, scratch);
+  finish<false>(l, bytes.bytes(), rows, scales, residual, out);
   return 0;
 }
 

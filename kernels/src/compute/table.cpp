@@ -15,15 +15,14 @@
 namespace dragoman::ISA {
 
 constexpr auto nibbles = takes_nibbles ? pack_nibbles : nullptr;
-constexpr auto by_input = skips_zeros ? pack_by_input : nullptr;
 
 extern const Kernels table;
 const Kernels table = {
-    NAME_OF(ISA),     columns,       group,      shift,              pack,
-    nibbles,          by_input,      linear,     linear_of_bytes,    linear_to_bytes,
-    residual_norm,    gate,          embed,      self_attention,     source_attention,
-    packed_attention, recurrence,    gated_unit, additive_attention, store_source,
-    best_tokens,      top_tokens,    named_tokens,
+    NAME_OF(ISA), columns,      group,              shift,            pack,
+    nibbles,      linear,       linear_of_bytes,    linear_to_bytes,  residual_norm,
+    gate,         embed,        self_attention,     source_attention, packed_attention,
+    recurrence,   gated_unit,   additive_attention, store_source,     best_tokens,
+    top_tokens,   named_tokens,
 };
 
 }  // namespace dragoman::ISA

@@ -23,9 +23,8 @@ struct Quantization {
 // The most that rows of s16 may have, and weights of an output: its square is not more than 2^31 - 1.
 constexpr float largest_norm = 46340.f;
 
-// Numbers of packed weights: s8; s16; multiples of 16 of s8, whose four bits share a byte with those of another; s8 by
-// inputs, of which those are read alone that are not zero.
-enum class Packed { bytes, words, nibbles, by_input };
+// Numbers of packed weights: s8; s16; multiples of 16 of s8, whose four bits share a byte with those of another.
+enum class Packed { bytes, words, nibbles };
 
 // A weight [outputs, inputs] as the products want it: panels of such numbers, and facts of each column, filled up to
 // whole panels.
@@ -114,8 +113,6 @@ struct Kernels {
   void (*pack)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
   // Of multiples of 16. Null where they are bytes like others.
   void (*pack_nibbles)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
-  // For rows that are mostly zeros. Null where such rows are multiplied as others are.
-  void (*pack_by_input)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* stripes);
   // Of x fp32 [rows, inputs], or u8. They return how many values were beyond a static range.
   int64_t (*linear)(const Linear&, const float* x, int rows, const float* residual, float* out, Scratch&);
   int64_t (*linear_of_bytes)(const Linear&, const uint8_t* x, int rows, const float* residual, float* out, Scratch&);

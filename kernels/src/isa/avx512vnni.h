@@ -9,10 +9,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6, shift = 0;
-constexpr bool prepares = false, takes_nibbles = true, skips_zeros = true;
-constexpr int inputs_ahead = 8;  // inputs whose weights are asked for before they are needed
-
-constexpr int32_t numbers_of_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+constexpr bool prepares = false, takes_nibbles = true;
 
 constexpr int prepared_bytes(int depth) { return depth; }
 INLINE void prepare(const uint8_t*, int, uint8_t*) {}
@@ -74,53 +71,6 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { _mm512_store_si512(sums + r * columns + 16 * v, total[r][v]); });
   });
-}
-
-INLINE int place_in_stripe(int column) { return column % 16 / 4 * 16 + column / 16 * 4 + column % 4; }
-
-static int nonzero(const uint8_t* x, int depth, int32_t* inputs, uint8_t* values) {
-  int count = 0;
-  for (int k = 0; k < depth; k += 16) {
-    const __m512i wide = _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)(x + k)));
-    const __mmask16 mask = _mm512_test_epi32_mask(wide, wide);
-    const __m512i which = _mm512_add_epi32(_mm512_loadu_si512(numbers_of_lanes), _mm512_set1_epi32(k));
-    _mm512_storeu_si512(inputs + count, _mm512_maskz_compress_epi32(mask, which));
-    const __m128i bytes = _mm512_cvtepi32_epi8(_mm512_maskz_compress_epi32(mask, wide));
-    _mm_storeu_si128((__m128i*)(values + count), bytes);
-    count += __builtin_popcount(mask);
-  }
-  return count;
-}
-
-// Weights of four inputs are interleaved byte by byte: of a panel's columns, each 128 bits of a vector get four.
-template <int PANELS>
-static void add_inputs(const int32_t* inputs, const uint8_t* values, int count, const int8_t* weights,
-                       const int32_t* start, int32_t* sums) {
-  constexpr int vectors = columns / 16;
-  __m512i total[PANELS * vectors];
-  unrolled<PANELS * vectors>([&](auto v) INLINED { total[v] = _mm512_loadu_si512(start + 16 * v); });
-  for (int i = 0; i < count; i += 4) {
-    int32_t four;
-    memcpy(&four, values + i, 4);
-    const __m512i spread = _mm512_set1_epi32(four);
-    const int8_t* of[4];
-    unrolled<4>([&](auto j) INLINED {
-      of[j] = weights + (size_t)inputs[i + j] * (PANELS * columns);
-      const int8_t* next = weights + (size_t)inputs[i + j + inputs_ahead] * (PANELS * columns);
-      unrolled<PANELS>([&](auto p) INLINED { _mm_prefetch((const char*)next + p * columns, _MM_HINT_T0); });
-    });
-    unrolled<PANELS>([&](auto p) INLINED {
-      __m512i weight[4];
-      unrolled<4>([&](auto j) INLINED { weight[j] = _mm512_load_si512(of[j] + p * columns); });
-      const __m512i low = _mm512_unpacklo_epi8(weight[0], weight[1]), high = _mm512_unpackhi_epi8(weight[0], weight[1]);
-      const __m512i low2 = _mm512_unpacklo_epi8(weight[2], weight[3]), high2 = _mm512_unpackhi_epi8(weight[2], weight[3]);
-      multiply_add<Packed::bytes>(total[p * vectors], spread, _mm512_unpacklo_epi16(low, low2));
-      multiply_add<Packed::bytes>(total[p * vectors + 1], spread, _mm512_unpackhi_epi16(low, low2));
-      multiply_add<Packed::bytes>(total[p * vectors + 2], spread, _mm512_unpacklo_epi16(high, high2));
-      multiply_add<Packed::bytes>(total[p * vectors + 3], spread, _mm512_unpackhi_epi16(high, high2));
-    });
-  }
-  unrolled<PANELS * vectors>([&](auto v) INLINED { _mm512_store_si512(sums + 16 * v, total[v]); });
 }
 
 INLINE uint32_t bits(Lanes<int32_t, native> mask) {

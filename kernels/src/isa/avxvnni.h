@@ -5,7 +5,6 @@
 
 #include "compute/lanes.h"
 #include "compute/table.h"
-#include "isa/no_skipping.h"
 
 namespace dragoman::ISA {
 

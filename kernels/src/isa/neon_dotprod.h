@@ -22,4 +22,3 @@ INLINE int32x4_t multiply_add(int32x4_t total, Bytes16 x, int8x16_t weight) { re
 }  // namespace dragoman::ISA
 
 #include "isa/neon.h"
-#include "isa/no_skipping.h"

@@ -14,13 +14,6 @@
 //                    prepared_bytes(depth) bytes.
 //   takes_nibbles    Whether weights that are multiples of 16 share bytes (pack_nibbles): worth it where products take
 //                    them apart faster than memory brings twice as many. Else they are bytes like others.
-//   skips_zeros      Whether weights that meet mostly zeros lie by inputs (compute/by_input.h), so that few are read. Where
-//                    it is false, isa/no_skipping.h has what such a header defines:
-//                      place_in_stripe  of a column of a panel: where in an input's weights of that panel it is
-//                      nonzero          the inputs of a row that are not zero, and what they are; returns how many.
-//                                       x is read to a multiple of 16, and 16 more than there are may be written
-//                      add_inputs       sums[c] = start[c] + sum over i of values[i] * weight[inputs[i]][c], exactly, of
-//                                       the columns of PANELS panels, weights [inputs][PANELS * columns]; count % 4 == 0
 //   tile<ROWS, KIND> sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
 //                    and every weight in -127..127. Of words: sum over k of x[r][k] * weight[k][c] of s16, x
 //                    within -32767..32767, where all sums of some of these products fit 32 bits; `start` is zeros,
@@ -37,7 +30,6 @@
 #include "compute/halves.h"
 #include "compute/lanes.h"
 #include "compute/table.h"
-#include "isa/no_skipping.h"
 
 namespace dragoman::ISA {
 

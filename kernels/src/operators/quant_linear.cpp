@@ -16,17 +16,6 @@ Activation activation_of(const std::string& word) {
   refuse("activation is \"", word, "\", not none, relu, gelu, gelu_tanh or swish");
 }
 
-// Where so many numbers of a row are zero, and the weights that meet the others are no more bytes, products take less
-// time without the zeros: 1.1 microseconds instead of 1.7 for 1536 inputs and 256 outputs, 80 % zeros (EPYC, Zen 4).
-constexpr float many_zeros = 0.7f, most_read = 128 * 1024;
-
-// How weights are packed that meet `zeros` of all numbers of a row as zeros.
-Packed packed_for(float zeros, const Quantization& q, int outputs, int inputs) {
-  if (!(zeros >= 0 && zeros <= 1)) refuse("zeros is ", zeros, ", not a share, within 0..1");
-  const bool skipped = zeros >= many_zeros && (1 - zeros) * (float)outputs * (float)inputs <= most_read;
-  return skipped && q.zero_point == 0 && q.bits == 8 ? Packed::by_input : Packed::bytes;
-}
-
 // Inputs weight, scales, bias from `first` on.
 Packing pack(const Node& node, size_t first, const Quantization& q) {
   const Tensor weight = node.constant(first, "weight"), scales = node.constant(first + 1, "scales");
@@ -36,8 +25,7 @@ Packing pack(const Node& node, size_t first, const Quantization& q) {
   expect_shape("bias", bias, {weight.size(0)});
   const int outputs = (int)weight.size(0), inputs = (int)weight.size(1);
   if (weight.type() == ort::int8)
-    return Packing(weight.data<int8_t>(), scales.data<float>(), bias.data<float>(), outputs, inputs, q.zero_point, 0.f,
-                   packed_for(node.number("zeros", 0.f), q, outputs, inputs));
+    return Packing(weight.data<int8_t>(), scales.data<float>(), bias.data<float>(), outputs, inputs, q.zero_point, 0.f);
   if (weight.type() != ort::int16)
     refuse("weight has elements of type ", (int)weight.type(), " (ONNX's numbers), not s8 or s16");
   if (q.scale != 0 || q.zero_point != 0 || q.bits != 16)

@@ -10,8 +10,6 @@ from models.transformer import Transformer
 
 SCALE = 0.05
 """Of static activations: hidden states are about 1."""
-ZEROS = 0.75
-"""Of what comes out of a ReLU: more than random weights leave, so that native graphs pass over them."""
 
 
 def recipe_of(model: Transformer, per_row: bool = True, without: str = "nothing", bits: Literal[8, 16] = 8) -> Recipe:
@@ -22,9 +20,7 @@ def recipe_of(model: Transformer, per_row: bool = True, without: str = "nothing"
     return {
         name: QuantizedLinear(
             *quantize_weight(weight.detach().numpy()),
-            Activations(SCALE, 0, per_row, bits, ZEROS)
-            if name.endswith(unsigned)
-            else Activations(SCALE, 128, per_row, bits),
+            Activations(SCALE, 0 if name.endswith(unsigned) else 128, per_row, bits),
         )
         for name, weight in weights.items()
         if without not in name

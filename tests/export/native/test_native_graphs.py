@@ -16,7 +16,7 @@ from export.tracing.graphs import NativeModels, histogram
 from models.config import ModelConfig
 from models.package import signature
 from tests.export.native.emulated import emulated
-from tests.export.native.recipes import ZEROS, recipe_of
+from tests.export.native.recipes import recipe_of
 from tests.models.test_transformer import EVERY, VARIANTS, config, random_model
 
 POST_NORM = config()
@@ -98,15 +98,6 @@ def test_static_scales_let_the_feed_forward_stay_in_8_bits() -> None:
         [down] = up.outputs[0].consumers()
         assert down.op_type == "QuantLinear"
         assert up.attributes["out_scale"].as_float() == down.attributes["scale"].as_float() > 0
-
-
-def test_what_a_relu_leaves_is_said_to_be_zeros() -> None:
-    model = random_model(POST_NORM)
-    graphs = native_graphs(model, recipe_of(model))
-    layers = [node for node in graphs.encoder.graph if node.op_type == "QuantLinear"]
-    said = [node for node in layers if "zeros" in node.attributes]
-    assert [node.attributes["zeros"].as_float() for node in said] == [ZEROS] * POST_NORM.encoder_layers
-    assert {node.attributes["zero_point"].as_int() for node in said} == {0}
 
 
 def test_a_layer_that_the_recipe_has_not_stays_as_it_is() -> None:
