@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from export.command.arguments import Options, parse
+from export.command.imports import answer
 from export.command.termination import termination_interrupts
 
 
@@ -14,15 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Exits the process for `--help`, `--version` and an option that there is not.
     """
     options = parse(arguments)
-    try:
+
+    def work() -> int:
         with termination_interrupts():
             return _run(options)
-    except ModuleNotFoundError as error:  # `make run` installs what serves, and no more
-        print(f"error: {error.name} is not installed; export needs torch and more: make setup", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("error: interrupted", file=sys.stderr)
-        return 130
+
+    return answer(work, "export")
 
 
 def _run(options: Options) -> int:

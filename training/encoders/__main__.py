@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from training.imports import answer
+from export.command.imports import answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return run(options.config)
 
-    return answer(work)
+    return answer(work, "training")
 
 
 if __name__ == "__main__":

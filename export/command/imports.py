@@ -4,13 +4,13 @@ import sys
 from collections.abc import Callable
 
 
-def answer(work: Callable[[], int]) -> int:
+def answer(work: Callable[[], int], program: str) -> int:
     """What `work` returns, which imports what it needs; 2 where that is not installed, or 130 after Ctrl-C."""
     try:
         return work()
     except ModuleNotFoundError as error:  # `make run` installs what serves, and no more
-        print(f"error: {error.name} is not installed; training needs torch and more: make setup", file=sys.stderr)
+        print(f"error: {error.name} is not installed; {program} needs torch and more: make setup", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("interrupted before anything was begun", file=sys.stderr)
+        print("error: interrupted", file=sys.stderr)
         return 130
