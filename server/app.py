@@ -27,6 +27,7 @@ from models.package.checked import PackageError
 from models.package.seal import SealError
 from models.tokenizers.tokenizer import TokenizerError
 from server.admission.quotas import Quota, Quotas
+from server.admission.shedding import Shedding
 from server.affinity import TwoSides, two_cores
 from server.api import service
 from server.api.documents import Documents
@@ -128,8 +129,10 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     callers = CallerMetrics(registry)
     quotas = Quotas(Quota(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS}), callers)
     door, sources = open_door(settings, callers.know)
+    # Which of several models a call is for, its request says: nobody is refused before for what another model lacks.
+    shedding = Shedding() if len(packages) == 1 else None
     entrance = Entrance(door, quotas, settings.caller_key)
-    interceptor = RpcInterceptor(OBSERVED, traffic, calls, entrance)
+    interceptor = RpcInterceptor(OBSERVED, traffic, calls, entrance, shedding)
     credentials = None
     if (tls := open_tls(settings)) is not None:
         sources.append(tls.source)

@@ -38,9 +38,9 @@ from server.translation.translator import Translator
 
 log = logging.getLogger(__name__)
 
-NICE = 5
+NICE = 10
 """So much nicer engines are than the event loop, which gets a core when it wants one: refusals come at once, and
-answers of others do not wait for a step, where more calls come than cores can serve. Three to one, to the scheduler."""
+answers of others do not wait for a step, where more calls come than cores can serve. Nine to one, to the scheduler."""
 
 
 @dataclass(frozen=True, eq=False)

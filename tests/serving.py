@@ -30,6 +30,7 @@ from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePiec
 from models.tokenizers.tokenizer import Tokenizer
 from server.admission.permits import Admission
 from server.admission.quotas import Quota, Quotas
+from server.admission.shedding import Shedding
 from server.api.documents import Documents
 from server.app import OBSERVED, serve, start
 from server.catalog.catalog import Catalog
@@ -184,6 +185,7 @@ async def serving(
     quota: Quota | None = None,
     quota_clock: Callable[[], float] = time.perf_counter,
     caller_key: str | None = None,
+    shedding: Shedding | None = None,
     http: bool = False,
     http_cors: tuple[str, ...] = (),
     http_hosts: tuple[str, ...] = (),
@@ -219,7 +221,7 @@ async def serving(
     traffic = Traffic.of(settings, bounds)
     quotas = Quotas(quota or Quota(), CallerMetrics(registry), quota_clock)
     entrance = Entrance(door, quotas, caller_key)
-    interceptor = RpcInterceptor(OBSERVED, traffic, calls, entrance)
+    interceptor = RpcInterceptor(OBSERVED, traffic, calls, entrance, shedding)
     server, port = open_server(settings, bounds, [interceptor], credentials)
     rules = rules_of(END, END, suppressed_ids=(PAD,), start_id=PAD)
     async with Runner(decoder, max_rows, workers, metrics) as runner:

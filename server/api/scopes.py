@@ -29,3 +29,8 @@ def scopes_of(method: str) -> Sequence[Scope]:
         return (Scope.ADMIN,)
     service = SCOPES.get(method.partition("/")[0], Scope.ADMIN)
     return (service, MORE_SCOPES[method]) if method in MORE_SCOPES else (service,)
+
+
+def computes(method: str) -> bool:
+    """Whether a method, which goes by SERVICE/METHOD, has a model compute."""
+    return method in LATER or not {Scope.TRANSLATE, Scope.ENCODE}.isdisjoint(scopes_of(method))

@@ -46,6 +46,7 @@
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
     │   ├── Overloaded              OVERLOADED
+    │   ├── TooManyCalls            TOO_MANY_CALLS
     │   ├── RequestsTooLarge        REQUESTS_TOO_LARGE
     │   ├── WouldBeLate             WOULD_BE_LATE
     │   ├── Draining                DRAINING
@@ -109,6 +110,7 @@ from server.errors.state import (
     Overloaded,
     Quarantined,
     RequestsTooLarge,
+    TooManyCalls,
     TooManyWatchers,
     Unavailable,
     WouldBeLate,
@@ -163,6 +165,7 @@ __all__ = [
     "Status",
     "StreamStalled",
     "TargetTooLong",
+    "TooManyCalls",
     "TooManyContents",
     "TooManyLabels",
     "TooManyTargets",

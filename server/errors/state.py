@@ -40,6 +40,20 @@ class Overloaded(Unavailable):
         super().__init__(f"{told}: retry in {retry_after_s * 1000:.0f} ms", metadata, retry_after_s=retry_after_s)
 
 
+class TooManyCalls(Unavailable):
+    """Most calls of this caller are refused just now, and so is this one, before its request is read."""
+
+    reason = "TOO_MANY_CALLS"
+
+    def __init__(self, calls_per_s: float, taken_per_s: float, retry_after_s: float) -> None:
+        message = (
+            f"of {calls_per_s:.0f} calls a second of this caller {taken_per_s:.0f} can be looked at just now: retry in "
+            f"{retry_after_s * 1000:.0f} ms, or call less often"
+        )
+        numbers = {"calls_per_s": round(calls_per_s), "taken_per_s": round(taken_per_s)}
+        super().__init__(message, numbers, retry_after_s=retry_after_s)
+
+
 class RequestsTooLarge(Unavailable):
     """What is being answered would take too much memory with one request more."""
 

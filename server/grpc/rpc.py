@@ -6,14 +6,15 @@ The handlers behind it get parsed messages and raise `server.errors`.
 import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, aclosing, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, aclosing, nullcontext, suppress
 from functools import partial
 from typing import Any, cast
 
 import grpc
 from google.protobuf.message import DecodeError
 
-from server.api.scopes import scopes_of
+from server.admission.shedding import Shedding
+from server.api.scopes import computes, scopes_of
 from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
 from server.grpc.status import call_metadata, error_metadata, status_code
 from server.identity.entrance import Entrance
@@ -51,13 +52,15 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         traffic: Traffic,
         calls: ObservedCalls,
         entrance: Entrance | None = None,
+        shedding: Shedding | None = None,
     ) -> None:
         """`services`: full names of the observed.
 
         entrance: what calls pass before their request is taken in. None: everybody may enter
+        shedding: refuses some of those that want work done. None: all are looked at
         """
         self._entrance = entrance or Entrance()
-        self._services, self._traffic, self._calls = services, traffic, calls
+        self._services, self._traffic, self._calls, self._shedding = services, traffic, calls, shedding
         self._handlers: dict[str, Handler] = {}
 
     async def intercept_service(
@@ -82,7 +85,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         behaviour = handler.unary_unary or handler.unary_stream or handler.stream_unary or handler.stream_stream
 
         serialize = handler.response_serializer
-        opened, entered = self._opened(method), self._entered(method)
+        opened, entered, looked_at = self._opened(method), self._entered(method), self._looked_at(method)
 
         async def each(method: str, handler: Handler, context: Context) -> Any:
             return self._each(method, handler, context)
@@ -92,19 +95,18 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         async def answer(_: object, context: Context) -> Any:
             caller = RpcCaller(context)
             async with opened(caller), entered(caller):
-                response = await behaviour(await request(context), context)
+                with looked_at():
+                    response = await behaviour(await request(context), context)
                 data: bytes = serialize(response) if serialize is not None else response
                 self._traffic.departures.begin(len(data))
                 return data
 
         async def stream(_: object, context: Context) -> None:
             caller = RpcCaller(context)
-            async with (
-                opened(caller),
-                entered(caller),
-                aclosing(behaviour(await request(context), context)) as responses,
-            ):
-                await self._write_all(context, responses, serialize)
+            async with opened(caller), entered(caller):
+                with looked_at():
+                    async with aclosing(behaviour(await request(context), context)) as responses:
+                        await self._write_all(context, responses, serialize)
 
         if handler.response_streaming:
             return grpc.stream_stream_rpc_method_handler(stream, None, None)
@@ -122,6 +124,10 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             return lambda caller: nullcontext()
         entrance, scopes = self._entrance, scopes_of(method)
         return lambda caller: entrance.entered(caller.credentials(entrance), scopes)
+
+    def _looked_at(self, method: str) -> Callable[[], AbstractContextManager[None]]:
+        """The request is read, and admission says whether it is answered. Raises TooManyCalls when it is entered."""
+        return self._shedding.look if self._shedding is not None and computes(method) else nullcontext
 
     async def _one(self, method: str, handler: Handler, context: Context) -> Any:
         """The request of a call that has one. Raises InvalidMessage, MessageTooLarge or RequestStalled."""

@@ -19,6 +19,7 @@ from dragoman.v1.translation_pb2 import (
     TranslateRequest,
 )
 from server.admission.permits import FIRST_RETRY_S
+from server.admission.shedding import Shedding
 from server.errors.retry import JITTER
 from tests.serving import (
     STREAM,
@@ -290,6 +291,32 @@ async def test_a_caller_who_fills_the_queue_leaves_places_to_others() -> None:
         assert (await waits).translations[0].hypotheses[0].text == "Rain."
         assert [len((await call).translations) for call in fills] == [7, 7]
         assert await runs == ["A cat."]
+
+
+async def test_where_most_calls_of_a_caller_are_refused_they_are_before_they_are_read() -> None:
+    shedding = Shedding(clock=lambda: 100.0, chance=lambda: 0.0)
+    async with serving(max_rows=1, max_waiting=2, max_contents=2, caller_key="x-tenant", shedding=shedding) as server:
+        server.decoder.gate.close()
+        greedy, modest = ((("x-tenant", name),) for name in ("greedy", "modest"))
+        runs = asyncio.ensure_future(texts(server, "A cat."))
+        await held(server)
+        waits = asyncio.ensure_future(texts(server, "Two dogs bark.", "Rain."))
+        await eventually(lambda: server.runner.waiting == 2)
+
+        async def reason(metadata: tuple[tuple[str, str], ...]) -> str:
+            told = await refused(server.translations.Translate(translate_request("Me too."), metadata=metadata))
+            assert told.code == grpc.StatusCode.UNAVAILABLE and told.retry_delay_s is not None
+            return str(told.info.reason)
+
+        assert [await reason(greedy) for _ in range(4)] == ["OVERLOADED", "OVERLOADED", *["TOO_MANY_CALLS"] * 2]
+        assert await reason(modest) == "OVERLOADED"
+        for path, many in (("TranslationService/Translate", True), ("ModelService/ListModels", False)):
+            call: Any = server.channel.unary_unary(f"/dragoman.v1.{path}")
+            told = await refused(call(b"no message", metadata=greedy))
+            assert told.info.reason == ("TOO_MANY_CALLS" if many else "INVALID_MESSAGE"), path
+        server.decoder.gate.open()
+        assert (await runs, await waits) == (["A cat."], ["Two dogs bark.", "Rain."])
+        assert server.metric("dragoman_refusals_total", reason="TOO_MANY_CALLS") == 3
 
 
 async def test_unknown_methods_are_unimplemented_and_make_no_metric() -> None:

@@ -56,6 +56,7 @@ from server.errors import (
     SourceTooLong,
     StreamStalled,
     TargetTooLong,
+    TooManyCalls,
     TooManyContents,
     TooManyLabels,
     TooManyTargets,
@@ -110,6 +111,7 @@ EXAMPLES: list[ServerError] = [
     OptionNotOffered("the scores of all tokens"),
     ExtraMissing("mbr_samples", "sacrebleu", "mbr"),
     Overloaded(1030, 1024, 0.25),
+    TooManyCalls(830, 48, 0.25),
     RequestsTooLarge(3000, 4000, 5000, 1.0),
     TooManyWatchers(16, 16, "this connection"),
     WouldBeLate(1.2, 0.8, 0.4),
@@ -121,7 +123,15 @@ EXAMPLES: list[ServerError] = [
     InternalError(),
 ]
 
-RETRIED = ["QUOTA_EXCEEDED", "REQUEST_STALLED", "OUT_OF_MEMORY", "OVERLOADED", "REQUESTS_TOO_LARGE", "WOULD_BE_LATE"]
+RETRIED = [
+    "QUOTA_EXCEEDED",
+    "REQUEST_STALLED",
+    "OUT_OF_MEMORY",
+    "OVERLOADED",
+    "TOO_MANY_CALLS",
+    "REQUESTS_TOO_LARGE",
+    "WOULD_BE_LATE",
+]
 
 
 def classes() -> list[type[ServerError]]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from server.api.scopes import scopes_of
+from server.api.scopes import computes, scopes_of
 from server.errors import CallerNotListed, InvalidToken, NoCredentials, ScopeMissing
 from server.identity.callers import Callers, CallersFile
 from server.identity.door import ListedDoor, OpenDoor, check_scope
@@ -68,3 +68,12 @@ def test_a_service_that_nobody_has_a_scope_for_needs_admin() -> None:
     assert scopes_of("dragoman.v1.EncodingService/Encode") == (Scope.ENCODE,)
     assert scopes_of("dragoman.v1.TranslationService/TranslateAndEncode") == (Scope.TRANSLATE, Scope.ENCODE)
     assert scopes_of("s.Other/Do") == (Scope.ADMIN,)
+
+
+def test_methods_that_have_a_model_compute() -> None:
+    for method in ("TranslationService/Translate", "EncodingService/StreamEncode", "TranslationService/ScoreTargets"):
+        assert computes(f"dragoman.v1.{method}")
+    assert computes("inference.GRPCInferenceService/ModelInfer")
+    for method in ("dragoman.v1.ModelService/ListModels", "dragoman.v1.ModelService/Reload", "s.Other/Do"):
+        assert not computes(method)
+    assert not computes("inference.GRPCInferenceService/ServerLive")

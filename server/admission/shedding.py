@@ -1,0 +1,126 @@
+"""Which calls are refused before their request is read, where most of a caller's are refused anyway.
+
+See docs/decisions/0061-most-of-what-is-refused-is-not-read.md.
+"""
+
+import math
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from server.errors import Overloaded, TooManyCalls, WouldBeLate
+from server.errors.retry import apart
+from server.telemetry.calls import Call, current_call
+
+TIMES, MORE = 2.0, 2.0
+"""Calls that are looked at: so many for each that is taken, and so many more. So admission has some to choose from, and
+sees when there is room. (Beyer et al., "Site Reliability Engineering", 2016, chapter 21, where clients do so.)"""
+WINDOW_S = 1.0
+"""Calls count for so long: their weight falls to 1/e."""
+HOLD_S = 0.1
+"""So long after a refusal calls may be shed. Without new ones there is room again."""
+MORE_TIME = 2.0
+"""Whoever has so many times as long as those who were refused is looked at."""
+SWEEP_FROM = 1024
+"""Accounts that may be kept before those of callers who are no longer refused are looked for."""
+
+
+@dataclass(slots=True)
+class Account:
+    """Of a caller some of whose calls are refused. Calls are counted by weight."""
+
+    counted_s: float
+    """When the weights are of."""
+    calls: float = 1.0
+    taken: float = 1.0
+    """Of those. What is looked at counts as taken until it is refused."""
+    refused_s: float = -math.inf
+    """When admission last refused one."""
+    left_s: float = 0.0
+    """That the most patient of those had; infinite where more time would not have helped."""
+    retry_after_s: float = 0.0
+    """What the last one was told."""
+
+    def count(self, now: float) -> None:
+        """One more call."""
+        weight = math.exp((self.counted_s - now) / WINDOW_S)
+        self.calls, self.taken, self.counted_s = self.calls * weight + 1, self.taken * weight, now
+
+    def holds(self, now: float) -> bool:
+        """Whether one was refused just now."""
+        return now - self.refused_s < HOLD_S
+
+    @property
+    def too_many(self) -> float:
+        """Share of the calls that need not be looked at."""
+        return 1 - (TIMES * self.taken + MORE) / self.calls
+
+
+class Shedding:
+    """Refuses calls as they come, by chance, so that what they would take is left to those that are answered.
+
+    Callers none of whose calls are refused do not notice. Used on the event loop only.
+    """
+
+    def __init__(
+        self, clock: Callable[[], float] = time.perf_counter, chance: Callable[[], float] = random.random
+    ) -> None:
+        """`chance`: a number from 0 to 1."""
+        self._clock, self._chance = clock, chance
+        self._accounts: dict[str, Account] = {}
+        self._sweep_at = SWEEP_FROM
+
+    def look(self) -> "Look":
+        """A context in which the call that runs is looked at. Raises TooManyCalls when it is entered."""
+        return Look(self)
+
+    def check(self, call: Call) -> None:
+        """Raises TooManyCalls."""
+        account = self._accounts.get(call.caller)
+        if account is None:
+            return
+        now = self._clock()
+        account.count(now)
+        held = account.holds(now) and _left_s(call, now) <= MORE_TIME * account.left_s
+        if held and self._chance() < account.too_many:
+            raise TooManyCalls(account.calls, account.taken, apart(account.retry_after_s, self._chance))
+        account.taken += 1
+
+    def refused(self, call: Call, error: Overloaded | WouldBeLate, retry_after_s: float) -> None:
+        """A call that was looked at is refused, and told when to come again."""
+        now, account = self._clock(), self._accounts.get(call.caller)
+        if account is None:
+            account = self._open(call.caller, now)
+        left_s = math.inf if isinstance(error, Overloaded) else _left_s(call, now)
+        account.left_s = max(left_s, account.left_s) if account.holds(now) else left_s
+        account.taken, account.refused_s = max(0.0, account.taken - 1), now
+        account.retry_after_s = retry_after_s
+
+    def _open(self, caller: str, now: float) -> Account:
+        if len(self._accounts) >= self._sweep_at:
+            self._accounts = {name: one for name, one in self._accounts.items() if now - one.refused_s < WINDOW_S}
+            self._sweep_at = max(SWEEP_FROM, 2 * len(self._accounts))
+        account = self._accounts[caller] = Account(now)
+        return account
+
+
+class Look:
+    """What a call runs in that may be shed."""
+
+    __slots__ = ("_shedding",)
+
+    def __init__(self, shedding: Shedding) -> None:
+        self._shedding = shedding
+
+    def __enter__(self) -> None:
+        self._shedding.check(current_call())
+
+    def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
+        # Without such an advice it was taken, and then it was too late for it.
+        if isinstance(raised, Overloaded | WouldBeLate) and raised.retry_after_s is not None:
+            self._shedding.refused(current_call(), raised, raised.retry_after_s)
+
+
+def _left_s(call: Call, now: float) -> float:
+    return math.inf if call.deadline is None else call.deadline - now
