@@ -39,6 +39,16 @@ CONTENTS = 4
 TOGETHER = 48
 """Calls that are kept open to measure capacity."""
 PATIENCE_S = 60.0
+COLUMNS = (
+    "load",
+    "capacity, characters/s",
+    "calls",
+    "goodput",
+    "rows for nobody",
+    "refused after p50 / p99",
+    "callers' cores",
+    "ends",
+)
 NOTHING = "-"
 """Where no call was refused."""
 
@@ -54,6 +64,8 @@ class Outcome:
     """Of the calls that were answered in time."""
     refusals_s: list[float] = field(default_factory=list)
     """How long it took to be refused."""
+    callers_s: float = 0.0
+    """Of a core, that the callers took."""
 
     @property
     def refused_after(self) -> str:
@@ -87,8 +99,7 @@ async def measure(server: Server, loads: Sequence[float], seconds: float) -> Non
         stub, texts = TranslationServiceStub(channel), english(1000)
         await capacity(stub, texts, seconds / 2)  # warms up
         before = await capacity(stub, texts, seconds / 2)
-        print("| load | capacity, characters/s | calls | goodput | rows for nobody | refused after p50 / p99 | ends |")
-        print("|---|---|---|---|---|---|---|")
+        print(f"| {' | '.join(COLUMNS)} |\n{'|---' * len(COLUMNS)}|")
         for load in loads:
             before_load = rows(server)
             rate = load * before / CONTENTS / (sum(map(len, texts)) / len(texts))
@@ -97,7 +108,8 @@ async def measure(server: Server, loads: Sequence[float], seconds: float) -> Non
             after = await capacity(stub, texts, seconds / 2)
             mean = (before + after) / 2
             cells = [f"{load:g}", f"{mean:.0f}", str(outcome.sent), f"{outcome.characters / seconds / mean:.0%}"]
-            cells += [f"{for_nobody / max(1, computed):.1%}", outcome.refused_after, outcome.ended]
+            cells += [f"{for_nobody / max(1, computed):.1%}", outcome.refused_after]
+            cells += [f"{outcome.callers_s / seconds:.2f}", outcome.ended]
             print(f"| {' | '.join(cells)} |", flush=True)
             before = after
 
@@ -156,7 +168,7 @@ async def overload(stub: TranslationServiceStub, texts: Sequence[str], rate: flo
 
     gc.collect()
     gc.disable()  # it would stop the callers for a tenth of a second, and count that as the server's
-    started_s, calls = time.perf_counter(), list[asyncio.Task[None]]()
+    started_s, taken_s, calls = time.perf_counter(), time.process_time(), list[asyncio.Task[None]]()
     for at_s, asked in zip(due, requests, strict=True):
         if (early_s := started_s + at_s - time.perf_counter()) > 0:
             await asyncio.sleep(early_s)
@@ -164,6 +176,7 @@ async def overload(stub: TranslationServiceStub, texts: Sequence[str], rate: flo
     outcome.sent = len(calls)
     await asyncio.wait(calls)
     gc.enable()
+    outcome.callers_s = time.process_time() - taken_s
     outcome.ends.update(from_rpc(error).reason or error.code().name for error in errors)
     return outcome
 

@@ -29,7 +29,7 @@ REFUSALS = {
     "UNIMPLEMENTED",
     "FAILED_PRECONDITION",
 }
-OVERLOADED = {"OVERLOADED", "WOULD_BE_LATE"}
+OVERLOADED = {"OVERLOADED", "TOO_MANY_CALLS", "WOULD_BE_LATE"}
 LATE = "sent once more"
 LOOK_S, STOPPED_S = 0.25, 2.0
 """How often the event loop is seen to, and how late that is if the process has had no turn."""
