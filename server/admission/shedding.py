@@ -1,6 +1,6 @@
 """Which calls are refused before their request is read, where most of a caller's are refused anyway.
 
-See docs/decisions/0061-most-of-what-is-refused-is-not-read.md.
+See docs/decisions/0061-refused-unread.md.
 """
 
 import math
