@@ -13,22 +13,27 @@ from server.errors import Overloaded, TooManyCalls, WouldBeLate
 from server.errors.retry import apart
 from server.telemetry.calls import Call, current_call
 
-TIMES, MORE = 2.0, 2.0
-"""Calls that are looked at: so many for each that is taken, and so many more. So admission has some to choose from, and
-sees when there is room. (Beyer et al., "Site Reliability Engineering", 2016, chapter 21, where clients do so.)"""
+TIMES, MORE = 2.0, 10.0
+"""Calls that are looked at: so many for each that is taken, and so many more a second. So admission has some to choose
+from, and sees when there is room, also where it refuses large calls and would take small ones. (Beyer et al., "Site
+Reliability Engineering", 2016, chapter 21, where clients do so.)"""
 WINDOW_S = 1.0
 """Calls count for so long: their weight falls to 1/e."""
 HOLD_S = 0.1
 """So long after a refusal calls may be shed. Without new ones there is room again."""
-MORE_TIME = 2.0
-"""Whoever has so many times as long as those who were refused is looked at."""
+MORE_TIME = 1.1
+"""Whoever has so many times as long as those who were refused is looked at: it may well be answered."""
 SWEEP_FROM = 1024
 """Accounts that may be kept before those of callers who are no longer refused are looked for."""
+
+Kind = tuple[str, str, bool]
+"""Calls of which it may be said what becomes of one by what became of others: their caller, method, and whether they
+leave their caller's share to others (`Call.bulk`)."""
 
 
 @dataclass(slots=True)
 class Account:
-    """Of a caller some of whose calls are refused. Calls are counted by weight."""
+    """Of calls of one kind, some of which are refused. They are counted by weight."""
 
     counted_s: float
     """When the weights are of."""
@@ -60,7 +65,7 @@ class Account:
 class Shedding:
     """Refuses calls as they come, by chance, so that what they would take is left to those that are answered.
 
-    Callers none of whose calls are refused do not notice. Used on the event loop only.
+    Callers and methods none of whose calls are refused do not notice. Used on the event loop only.
     """
 
     def __init__(
@@ -68,16 +73,16 @@ class Shedding:
     ) -> None:
         """`chance`: a number from 0 to 1."""
         self._clock, self._chance = clock, chance
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[Kind, Account] = {}
         self._sweep_at = SWEEP_FROM
 
     def look(self) -> "Look":
         """A context in which the call that runs is looked at. Raises TooManyCalls when it is entered."""
-        return Look(self)
+        return Look(self, current_call())
 
-    def check(self, call: Call) -> None:
+    def check(self, call: Call, kind: Kind) -> None:
         """Raises TooManyCalls."""
-        account = self._accounts.get(call.caller)
+        account = self._accounts.get(kind)
         if account is None:
             return
         now = self._clock()
@@ -87,39 +92,41 @@ class Shedding:
             raise TooManyCalls(account.calls, account.taken, apart(account.retry_after_s, self._chance))
         account.taken += 1
 
-    def refused(self, call: Call, error: Overloaded | WouldBeLate, retry_after_s: float) -> None:
+    def refused(self, call: Call, kind: Kind, error: Overloaded | WouldBeLate, retry_after_s: float) -> None:
         """A call that was looked at is refused, and told when to come again."""
-        now, account = self._clock(), self._accounts.get(call.caller)
+        now, account = self._clock(), self._accounts.get(kind)
         if account is None:
-            account = self._open(call.caller, now)
+            account = self._open(kind, now)
         left_s = math.inf if isinstance(error, Overloaded) else _left_s(call, now)
         account.left_s = max(left_s, account.left_s) if account.holds(now) else left_s
         account.taken, account.refused_s = max(0.0, account.taken - 1), now
         account.retry_after_s = retry_after_s
 
-    def _open(self, caller: str, now: float) -> Account:
+    def _open(self, kind: Kind, now: float) -> Account:
         if len(self._accounts) >= self._sweep_at:
-            self._accounts = {name: one for name, one in self._accounts.items() if now - one.refused_s < WINDOW_S}
+            self._accounts = {key: one for key, one in self._accounts.items() if now - one.refused_s < WINDOW_S}
             self._sweep_at = max(SWEEP_FROM, 2 * len(self._accounts))
-        account = self._accounts[caller] = Account(now)
+        account = self._accounts[kind] = Account(now)
         return account
 
 
 class Look:
     """What a call runs in that may be shed."""
 
-    __slots__ = ("_shedding",)
+    __slots__ = ("_call", "_kind", "_shedding")
 
-    def __init__(self, shedding: Shedding) -> None:
-        self._shedding = shedding
+    def __init__(self, shedding: Shedding, call: Call) -> None:
+        self._shedding, self._call = shedding, call
+        # As it comes: a document says that it is bulk when it has been read.
+        self._kind = (call.caller, call.method, call.bulk)
 
     def __enter__(self) -> None:
-        self._shedding.check(current_call())
+        self._shedding.check(self._call, self._kind)
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
         # Without such an advice it was taken, and then it was too late for it.
         if isinstance(raised, Overloaded | WouldBeLate) and raised.retry_after_s is not None:
-            self._shedding.refused(current_call(), raised, raised.retry_after_s)
+            self._shedding.refused(self._call, self._kind, raised, raised.retry_after_s)
 
 
 def _left_s(call: Call, now: float) -> float:

@@ -47,7 +47,7 @@ class TooManyCalls(Unavailable):
 
     def __init__(self, calls_per_s: float, taken_per_s: float, retry_after_s: float) -> None:
         message = (
-            f"of {calls_per_s:.0f} calls a second of this caller {taken_per_s:.0f} can be looked at just now: retry in "
+            f"of {calls_per_s:.0f} such calls a second of this caller {taken_per_s:.0f} are taken just now: retry in "
             f"{retry_after_s * 1000:.0f} ms, or call less often"
         )
         numbers = {"calls_per_s": round(calls_per_s), "taken_per_s": round(taken_per_s)}

@@ -1,6 +1,7 @@
 """server.admission.shedding: most of what would be refused is refused before it is read, and others do not notice."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -19,11 +20,21 @@ class World:
         self.now, self.draw = 100.0, 0.0
         self.shedding = Shedding(lambda: self.now, lambda: self.draw)
 
-    def call(self, caller: str = "a", left_s: float | None = 1.0, error: ServerError | None = None) -> str:
+    def call(
+        self,
+        caller: str = "a",
+        left_s: float | None = 1.0,
+        error: ServerError | None = None,
+        method: str = "Translate",
+        bulk: bool = False,
+        document: bool = False,
+    ) -> str:
         """What becomes of a call: "shed", "refused" by the error, if it is looked at, or "taken"."""
-        begin(Call(caller=caller, deadline=None if left_s is None else self.now + left_s))
+        call = Call(method, caller=caller, deadline=None if left_s is None else self.now + left_s, bulk=bulk)
+        begin(call)
         try:
             with self.shedding.look():
+                call.bulk = bulk or document
                 if error is not None:
                     raise error
         except TooManyCalls:
@@ -32,13 +43,15 @@ class World:
             return "refused"
         return "taken"
 
-    def overload(self, seconds: float, error: Callable[[], ServerError], caller: str = "a") -> list[str]:
-        """Calls at RATE, of which admission would take CAPACITY; chance goes evenly through all that there is."""
+    def overload(self, seconds: float, error: Callable[[], ServerError], **of: Any) -> list[str]:
+        """Calls at RATE, of which admission would take CAPACITY; chance goes evenly through all that there is. `of`:
+        more about each.
+        """
         ends = []
         for number in range(round(seconds * RATE)):
             self.now += 1 / RATE
             self.draw = (number * 0.618034) % 1
-            ends.append(self.call(caller, error=None if number % (RATE // CAPACITY) == 0 else error()))
+            ends.append(self.call(**of, error=None if number % (RATE // CAPACITY) == 0 else error()))
         return ends
 
 
@@ -65,7 +78,7 @@ def test_it_is_told_how_many_come_and_are_taken_and_when_to_come_again() -> None
     world = World()
     world.overload(3 * WINDOW_S, late)
     world.draw = 0.0
-    begin(Call(caller="a", deadline=world.now + 1.0))
+    begin(Call("Translate", caller="a", deadline=world.now + 1.0))
     with pytest.raises(TooManyCalls) as caught, world.shedding.look():
         pass
     error = caught.value
@@ -89,6 +102,30 @@ def test_other_callers_do_not_notice() -> None:
         assert world.call("b") == "taken"
 
 
+def test_other_methods_and_urgent_calls_of_the_same_caller_do_not_notice() -> None:
+    world = World()
+    for _ in range(20):
+        world.overload(0.1, late, bulk=True)
+        world.draw = 0.0
+        assert world.call() == "taken"
+        assert world.call(method="Encode", bulk=True) == "taken"
+    assert world.call(bulk=True) == "shed"
+
+
+def test_documents_are_counted_as_they_come_and_not_as_the_bulk_that_they_become() -> None:
+    world = World()
+    ends = world.overload(3 * WINDOW_S, late, method="TranslateDocument", document=True)
+    assert ends.count("shed") > len(ends) / 2
+
+
+def test_who_calls_less_than_ten_times_a_second_is_always_looked_at() -> None:
+    world = World()
+    world.draw = 0.0
+    for number in range(100):
+        world.now += 1.01 / MORE
+        assert world.call(error=None if number % 9 == 8 else late()) != "shed"
+
+
 def test_as_soon_as_nobody_is_refused_all_are_looked_at() -> None:
     world = World()
     world.overload(3 * WINDOW_S, late)
@@ -102,7 +139,7 @@ def test_who_has_more_time_than_those_who_would_be_late_is_looked_at() -> None:
     world.overload(3 * WINDOW_S, late)
     world.draw = 0.0
     assert world.call(left_s=1.0) == "shed"
-    assert (world.call(left_s=10.0), world.call(left_s=None)) == ("taken", "taken")
+    assert (world.call(left_s=1.2), world.call(left_s=None)) == ("taken", "taken")
 
 
 def test_where_the_queue_is_full_more_time_is_of_no_use() -> None:
