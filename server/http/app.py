@@ -27,7 +27,7 @@ from server.http.documents import document_route
 from server.http.errors import PathNotFound
 from server.http.face import Desk, Endpoint, Route, reply
 from server.http.guard import Guard
-from server.http.native import NATIVE, health_routes, json_response, method_routes, metrics_route, models_route
+from server.http.native import NATIVE, health_routes, json_response, method_routes, metrics_route, models_routes
 from server.telemetry.calls import REQUEST_ID_KEY, TIMING_KEY
 from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
@@ -76,7 +76,7 @@ def all_routes(served: Served) -> Sequence[Route]:
 def _routes(served: Served, description: Description) -> Iterator[Route]:
     yield from method_routes(served.methods)
     yield document_route(served.methods)
-    yield models_route(served.methods)
+    yield from models_routes(served.methods)
     yield metrics_route(served.metrics)
     yield from health_routes(served.health)
     texts = Texts(served.models, served.detector)

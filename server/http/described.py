@@ -56,6 +56,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
     "/dragoman.v1.ModelService/GetModel": ("Tells of one model.", {}),
     "/dragoman.v1.ModelService/Reload": ("Takes up a new version of a model.", {}),
     "/v1/models": ("Lists the models, in the shape of OpenAI's API.", None),
+    "/v1/models/{name}": ("Tells of one model, in the same shape.", None),
     "/v1/embeddings": ("OpenAI: the vectors of texts.", {"input": "Good morning.", "model": ""}),
     "/translate": (
         "LibreTranslate: translates a text, or an array of texts.",
@@ -76,6 +77,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, Any] | None]] = {
     "/v2/usage": ("DeepL: characters that were translated.", None),
     "/v2/glossaries": ("DeepL: there are no glossaries.", None),
     "/v2/glossary-language-pairs": ("DeepL: there are no glossaries.", None),
+    "/v3/glossaries": ("DeepL: there are no glossaries.", None),
     "/health": ("Whether calls are answered.", None),
     "/ready": ("The same.", None),
     "/metrics": ("What Prometheus reads.", None),

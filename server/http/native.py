@@ -61,19 +61,26 @@ def method_routes(methods: Iterable[Method]) -> Iterator[Route]:
         yield Route("POST", path_of(method), f"http.{service}/{method.name}", scopes_of(method.path), NATIVE, handler)
 
 
-def models_route(methods: Iterable[Method]) -> Route:
-    """What is served, in the shape of OpenAI's API, with ours inside."""
-    [list_models] = (method for method in methods if method.name == "ListModels")
-    created = round(time.time())
+def models_routes(methods: Iterable[Method]) -> Iterator[Route]:
+    """What is served, all of it and one by its name, in the shape of OpenAI's API, with ours inside."""
+    asked_for = {method.name: method for method in methods if method.name in ("ListModels", "GetModel")}
+    list_models, get_model = asked_for["ListModels"], asked_for["GetModel"]
+    fixed = {"object": "model", "created": round(time.time()), "owned_by": "dragoman"}
+
+    def shaped(model: Any) -> Any:
+        return {"id": model["name"], **fixed, "dragoman": model}
 
     async def models(asked: Asked) -> Response:
         listed = to_json(await list_models.answer(list_models.request()))["models"]
-        fixed = {"object": "model", "created": created, "owned_by": "dragoman"}
-        return json_response(
-            {"object": "list", "data": [{"id": model["name"], **fixed, "dragoman": model} for model in listed]}
-        )
+        return json_response({"object": "list", "data": [shaped(model) for model in listed]})
 
-    return Route("GET", "/v1/models", "http.ModelService/ListModels", scopes_of(list_models.path), NATIVE, models)
+    async def model(asked: Asked) -> Response:
+        found = await get_model.answer(get_model.request(name=asked.path_parts["name"]))
+        return json_response(shaped(to_json(found)["model"]))
+
+    pages = (("/v1/models", list_models, models), ("/v1/models/{name}", get_model, model))
+    for path, method, page in pages:
+        yield Route("GET", path, f"http.ModelService/{method.name}", scopes_of(method.path), NATIVE, page)
 
 
 def metrics_route(page: Callable[[bool], Awaitable[bytes]]) -> Route:

@@ -62,6 +62,7 @@ class DeepL:
             "/v2/usage": self.usage,
             "/v2/glossaries": _listing("glossaries"),
             "/v2/glossary-language-pairs": _listing("supported_languages"),
+            "/v3/glossaries": _listing("glossaries"),
         }
         for path, page in pages.items():
             yield Route("GET", path, "deepl.Pages/Get", [Scope.MODELS], self, page)

@@ -271,6 +271,9 @@ async def test_models_metrics_and_pages_are_there() -> None:
         assert models["object"] == "list"
         [model] = models["data"]
         assert (model["id"], model["object"], model["dragoman"]["maxSourceTokens"]) == ("copy", "model", 128)
+        assert (await client.get("/v1/models/copy")).json() == model
+        none = await client.get("/v1/models/paste")
+        assert (none.status_code, reason(none)) == (404, "MODEL_NOT_FOUND")
         page = await client.get("/metrics", headers={"accept": "application/openmetrics-text"})
         assert page.headers["content-type"].startswith("application/openmetrics-text")
         assert 'dragoman_rpc_requests_total{code="OK",method="http.ModelService/ListModels"} 1.0' in page.text
@@ -296,7 +299,7 @@ async def test_the_document_describes_what_is_answered() -> None:
         document = (await client.get("/openapi.json")).json()
         assert document["openapi"] == "3.1.0"
         described = {(method.upper(), path) for path, found in document["paths"].items() for method in found}
-        for method, path in described - {("GET", "/download_file/{name}")}:
+        for method, path in described - {("GET", "/download_file/{name}"), ("GET", "/v1/models/{name}")}:
             assert (await client.request(method, path)).status_code not in (404, 405), path
         operation = document["paths"][TRANSLATE]["post"]
         example = operation["requestBody"]["content"][JSON]["example"]
