@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from dragoman.v1.decoding_pb2 import DecodingOptions
-from dragoman.v1.encoding_pb2 import EncodeRequest
+from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
 from dragoman.v1.translation_pb2 import (
     SEGMENTATION_SENTENCES,
     TEXT_FORMAT_HTML,
@@ -314,6 +314,10 @@ async def test_where_most_calls_of_a_caller_are_refused_they_are_before_they_are
             call: Any = server.channel.unary_unary(f"/dragoman.v1.{path}")
             told = await refused(call(b"no message", metadata=greedy))
             assert told.info.reason == ("TOO_MANY_CALLS" if many else "INVALID_MESSAGE"), path
+        for _ in range(12):  # who writes when a call ends is told INTERNAL by gRPC itself
+            stream = server.encodings.StreamEncode(metadata=greedy)
+            await stream.write(StreamEncodeRequest(request=EncodeRequest(contents=["Me too."])))
+            assert (await refused(stream.read())).info.reason == "OVERLOADED"
         server.decoder.gate.open()
         assert (await runs, await waits) == (["A cat."], ["Two dogs bark.", "Rain."])
         assert server.metric("dragoman_refusals_total", reason="TOO_MANY_CALLS") == 3
