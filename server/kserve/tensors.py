@@ -22,6 +22,8 @@ NUMBERS = {FP32: "<f4", INT32: "<i4"}
 LENGTH_BYTES = 4
 """Of the length before each raw text."""
 MOST_INPUTS = 1
+SIZE, BINARY = "binary_data_size", "binary_data"
+"""What KServe's own client says of a raw input, and may of an output: it does by gRPC, too, what it has to by HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +61,7 @@ def texts_of(request: ModelInferRequest, name: str, most: int) -> list[str]:
         raise InvalidTensor("the name of the input", quoted(tensor.name), quoted(name))
     if tensor.datatype != BYTES:
         raise InvalidTensor(f"{name}.datatype", quoted(tensor.datatype), quoted(BYTES))
-    if tensor.parameters:
-        raise InvalidTensor(f"the number of {name}.parameters", len(tensor.parameters), 0, "send the values themselves")
+    _check_parameters(request, name)
     texts = _batch(name, tensor.shape)
     if texts > most:
         raise TooManyContents(texts, most)
@@ -70,6 +71,16 @@ def texts_of(request: ModelInferRequest, name: str, most: int) -> list[str]:
         brought = len(request.raw_input_contents) + tensor.HasField("contents")
         raise InvalidTensor(f"the number of contents of {name}", brought, 1, "send raw or typed values, and not both")
     return _decoded(name, list(_elements(name, request.raw_input_contents[0], texts)))
+
+
+def _check_parameters(request: ModelInferRequest, name: str) -> None:
+    parameters, raw = request.inputs[0].parameters, request.raw_input_contents
+    others = len(parameters) - (SIZE in parameters)
+    if others:
+        raise InvalidTensor(f"the number of {name}.parameters", others, 0, "send the values themselves")
+    if SIZE in parameters and raw and parameters[SIZE].int64_param != len(raw[0]):
+        said = parameters[SIZE].int64_param
+        raise InvalidTensor(f"{name}.parameters[{SIZE}]", said, f"{len(raw[0])}, the size of raw_input_contents[0]")
 
 
 def _batch(name: str, shape: Sequence[int]) -> int:
@@ -127,9 +138,10 @@ def wanted(request: ModelInferRequest, declared: Sequence[Declared]) -> list[str
     for output in request.outputs:
         if output.name not in known:
             raise InvalidTensor("the name of an output", quoted(output.name), " or ".join(known))
-        if output.parameters:
+        others = len(output.parameters) - (BINARY in output.parameters)
+        if others:
             where = f"the number of parameters of output {output.name}"
-            raise InvalidTensor(where, len(output.parameters), 0, "values come back as they are, in the answer")
+            raise InvalidTensor(where, others, 0, "values come back as they are, in the answer")
     if len(set(names)) != len(names):
         raise InvalidTensor("the number of outputs", len(names), f"at most {len(set(names))}, each name once")
     return names or known

@@ -101,6 +101,11 @@ BAD: list[tuple[ModelInferRequest, str, str]] = [
         "INVALID_TENSOR",
         "send the values themselves",
     ),
+    (
+        asking_raw([CATS], [2, 1], parameters={"binary_data_size": parameter(19)}),
+        "INVALID_TENSOR",
+        "text.parameters[binary_data_size] is 19; it must be 20, the size of raw_input_contents[0]",
+    ),
     (asking_raw([raw(b"A cat.", b"\xff")], [2]), "INVALID_TENSOR", "byte 0 of text[1] is 0xff; it must be UTF-8"),
     (asking(), "EMPTY_CONTENTS", "0 texts"),
     (asking(b" "), "BLANK_CONTENT", "contents[0] is blank"),
@@ -161,6 +166,14 @@ async def test_values_come_back_as_they_were_sent() -> None:
         assert vectors.shape[0] == 2 and len(vectors.contents.fp32_contents) == 2 * vectors.shape[1]
         ignored = {"sequence_id": 3, "priority": 1, "timeout": 5, "triton_enable_empty_final_response": True}
         assert translations(await client.ModelInfer(asking(b"A cat.", parameters=ignored))) == [b"A cat."]
+
+
+async def test_what_the_client_of_kserve_says_of_raw_tensors_is_taken() -> None:
+    async with serving() as server:
+        request = asking_raw([CATS], [2, 1], parameters={"binary_data_size": parameter(len(CATS))})
+        request.outputs.append(Output(name="translation", parameters={"binary_data": parameter(True)}))
+        response = await stub(server).ModelInfer(request)
+        assert list(response.raw_output_contents) == [CATS]
 
 
 async def test_the_scope_is_that_of_the_model() -> None:
