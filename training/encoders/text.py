@@ -105,14 +105,14 @@ def labelled_texts(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def labelled_words(file: Path) -> Iterator[list[tuple[str, str]]]:
-    """The words of each sentence, with their labels. Raises TrainingError."""
+    """The words of each sentence, with their labels. Raises TrainingError, also where a line has more columns."""
     sentence: list[tuple[str, str]] = []
     for number, line in enumerate([*read_lines(file), ""], 1):
-        word, tab, label = line.partition("\t")
-        if line.strip() and not (tab and word.strip() and label.strip()):
+        columns = [column.strip() for column in line.strip().split("\t")]
+        if line.strip() and not (len(columns) == 2 and all(columns)):
             raise TrainingError(f"{file}, line {number} is {line[:80]!r}; expected a word, a tab and a label")
         if line.strip():
-            sentence.append((word.strip(), label.strip()))
+            sentence.append((columns[0], columns[1]))
         elif sentence:
             yield sentence
             sentence = []
