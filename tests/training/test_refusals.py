@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from rich.console import Console
 
+from training import command
 from training.config import Distillation
 from training.corpus import check, choose
 from training.encoders.config import EncoderExperiment, WordPieces
@@ -99,3 +101,27 @@ def test_columns_the_wrong_way_round_are_told_in_a_line(tmp_path: Path) -> None:
     with pytest.raises(TrainingError, match=told) as refused:
         read(experiment, Vocabulary.load(tmp_path / "vocabulary"))
     assert len(str(refused.value)) < 500 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+        "allocate 40 bytes. Error code 12 (Cannot allocate memory)",
+        "CUDA out of memory. Tried to allocate 40 bytes. GPU 0 has a total capacity of 8.00 GiB",
+    ],
+)
+def test_what_no_memory_is_left_for_is_told(said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def work(_: Console) -> None:
+        raise RuntimeError(said)
+
+    assert command.run(work) == 2
+    assert capsys.readouterr().err.startswith("error: there is not enough memory: 40 bytes more were needed. Lower ")
+
+
+def test_no_other_error_is_taken_for_that() -> None:
+    def work(_: Console) -> None:
+        raise RuntimeError("of a program")
+
+    with pytest.raises(RuntimeError, match="of a program"):
+        command.run(work)
