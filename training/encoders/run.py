@@ -91,6 +91,8 @@ def train(experiment: EncoderExperiment, processes: Processes, console: Console)
         text.train_vocabulary(folder, experiment.vocabulary, lines(experiment))
     processes.broadcast(None)
     vocabulary = Vocabulary.load(folder)
+    if experiment.vocabulary is not None:
+        text.check_vocabulary(folder, vocabulary, experiment.vocabulary)
     texts = read(experiment, vocabulary)
     model = with_dropout(begin(experiment, vocabulary, len(texts.labels)), experiment.training.dropout)
     check_lengths(experiment.data.max_tokens, model)

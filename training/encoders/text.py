@@ -5,6 +5,7 @@ text     LABEL<TAB>TEXT on each line
 tokens   WORD<TAB>LABEL on each line; an empty line between two sentences (CoNLL)
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -84,6 +85,18 @@ def train_vocabulary(folder: Path, settings: WordPieces, lines: Iterable[str]) -
     )
     with new_folder(folder) as draft:
         tokenizer.save(str(draft / "tokenizer.json"))
+
+
+def check_vocabulary(folder: Path, vocabulary: Vocabulary, asked: WordPieces) -> None:
+    """Raises TrainingError where a run's vocabulary cannot be the one that the experiment asks for."""
+    normalizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))["normalizer"]
+    made, wanted = (vocabulary.size, normalizer["lowercase"]), (asked.size, asked.lowercase)
+    if made[0] > wanted[0] or made[1] != wanted[1]:  # of little text come fewer pieces than were asked for
+        was, now = (f"size = {size} and lowercase = {str(lower).lower()}" for size, lower in (made, wanted))
+        raise TrainingError(
+            f"{folder} was made with {was}; [vocabulary] asks for {now} now. Choose another output folder for another "
+            "vocabulary, or put the experiment back as it was"
+        )
 
 
 def sentence_pairs(file: Path, vocabulary: Vocabulary, most: int) -> Iterator[Encoded]:
