@@ -1,5 +1,6 @@
 """How the commands of training end: with which exit code, and what is said."""
 
+import re
 from collections.abc import Callable
 
 from rich.console import Console
@@ -11,6 +12,9 @@ from models.checkpoint import CheckpointError
 from models.package.checked import PackageError
 from models.tokenizers.tokenizer import TokenizerError
 from training.errors import TrainingError
+
+NO_MEMORY = re.compile(r"(?:out of|allocate) memory.*?tried to allocate ([\d.]+ \w+)", re.DOTALL | re.IGNORECASE)
+"""What torch says, of a GPU and of the CPU."""
 
 
 def run(work: Callable[[Console], None], where: str = "") -> int:
@@ -24,6 +28,13 @@ def run(work: Callable[[Console], None], where: str = "") -> int:
             work(console)
     except (TrainingError, CheckpointError, PackageError, TokenizerError, EngineError, DeviceError, OSError) as error:
         console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        return 2
+    except RuntimeError as error:
+        found = NO_MEMORY.search(str(error))
+        if found is None:
+            raise
+        told = f"error: there is not enough memory: {found[1]} more were needed. Lower batches.tokens or model's sizes"
+        console.print(told, style="red", highlight=False, soft_wrap=True)
         return 2
     except KeyboardInterrupt:
         console.print(f"interrupted. Run the same command again to go on{where}", soft_wrap=True)

@@ -28,7 +28,8 @@ def load_checkpoint(folder: Path) -> Checkpoint:
         return described.load(folder)
     if (folder / "config.json").exists():
         return find_loader(folder)(folder)
-    if not any(folder.glob("*.spm")) and (said := say_what_it_is(folder)):
+    is_package = (folder / "manifest.json").exists() and (folder / "encoder.onnx").exists()
+    if (is_package or not any(folder.glob("*.spm"))) and (said := say_what_it_is(folder)):
         raise CheckpointError(said)
     return marian_nmt.load(folder)
 

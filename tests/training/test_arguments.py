@@ -23,7 +23,7 @@ class CtrlC:
         if name == "torch":
             raise KeyboardInterrupt
 sys.meta_path.insert(0, CtrlC())
-module, sys.argv = sys.argv[1], ["training", "experiment.toml"]
+module, sys.argv = sys.argv[1], sys.argv[1:]
 runpy.run_module(module, run_name="__main__")
 """
 
@@ -37,9 +37,24 @@ def test_questions_are_answered_without_torch(argument: str, code: int, said: st
     assert said in done.stdout
 
 
-@pytest.mark.parametrize("module", ["training", "training.encoders"])
-def test_ctrl_c_while_torch_is_imported(module: str) -> None:
+@pytest.mark.parametrize(
+    "command",
+    [
+        "training experiment.toml",
+        "training.encoders experiment.toml",
+        "training.distill package --source mono.en --out mono",
+        "training.corpus corpus",
+        "training.corpus.check corpus",
+        "training.corpus.choose corpus text",
+    ],
+)
+def test_ctrl_c_while_torch_is_imported(command: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PRESS, module], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+        [sys.executable, "-c", PRESS, *command.split()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
     )
     assert (done.returncode, done.stderr) == (130, "error: interrupted\n")

@@ -1,6 +1,7 @@
 """The behaviour sequence transformer: what is trained is what sentence-transformers reads, and what a package gives."""
 
 import random
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,19 @@ from sentence_transformers import CrossEncoder
 from models.checkpoint.encoders import load
 from models.tokenizers.tokenizer_json import TokenizerJson
 from training.encoders.text import Vocabulary
-from training.examples.bst import POOLINGS, Bst, Clicks, auc, encode, texts_of, train, words_of, write, write_vocabulary
+from training.examples.bst import (
+    POOLINGS,
+    Bst,
+    Clicks,
+    auc,
+    encode,
+    main,
+    texts_of,
+    train,
+    words_of,
+    write,
+    write_vocabulary,
+)
 from training.examples.click_log import Item, Shown, make_items, make_log, read
 from training.examples.click_log import write as write_log
 
@@ -100,3 +113,26 @@ def test_a_checkpoint_gives_the_probabilities_that_were_trained(
         with torch.no_grad():
             scores = theirs(dict(features))["scores"].sigmoid()[:, 0]
         np.testing.assert_allclose(found, scores, atol=1e-5)
+
+
+def test_the_vocabulary_is_that_of_the_log(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not that of another log, from which a model was made there before."""
+    items = [Item("other", 0, 0, 0), *read(folder)[0]]
+    write_vocabulary(tmp_path / "vocabulary", words_of(items))
+    monkeypatch.setattr(sys, "argv", ["bst", str(folder), "--out", str(tmp_path), "--pooling", "mean"])
+    main()
+    for made in ("vocabulary", "model"):
+        assert Vocabulary.load(tmp_path / made).size == len(words_of(items[1:]))
+
+
+@pytest.mark.parametrize("log", [None, "1\t1\tnobody\t1\n", "of\tother\tcolumns\n"])
+def test_what_is_no_click_log_is_refused(
+    log: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if log is not None:
+        (tmp_path / "items.tsv").write_text("i1\t1\t1\t1\n")
+        (tmp_path / "log.tsv").write_text(log)
+    monkeypatch.setattr(sys, "argv", ["bst", str(tmp_path), "--out", str(tmp_path / "out")])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert f"error: {tmp_path} cannot be read as a click log: " in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -264,3 +265,19 @@ def test_an_encoder_has_no_bleu_to_be_enough(tmp_path: Path, capfd: pytest.Captu
     validation = {"every_steps": 20, "enough": 99.0}
     assert main([str(experiment(tmp_path / "run", "text", [], [], **SCRATCH, validation=validation))]) == 2
     assert "validation.enough is the BLEU of translations" in " ".join(capfd.readouterr().err.split())
+
+
+@pytest.mark.parametrize("vocabulary", [{"size": 20}, {"size": 60, "lowercase": False}])
+def test_another_vocabulary_is_refused(
+    vocabulary: dict[str, object], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lines = ["good\tA large cat.", "bad\tA small dog."] * 4
+    asked: dict[str, Any] = SCRATCH | {
+        "vocabulary": {"size": 60},
+        "training": {"max_steps": 20, "device": "cpu", "threads": 1},
+    }
+    assert main([str(experiment(tmp_path / "first", "text", lines, lines, **asked))]) == 0
+    asked |= {"vocabulary": vocabulary, "output": str(tmp_path / "first" / "run")}
+    assert main([str(experiment(tmp_path / "then", "text", lines, lines, **asked))]) == 2
+    now = f"size = {vocabulary['size']} and lowercase = {toml(vocabulary.get('lowercase', True))}"
+    assert f" and lowercase = true; [vocabulary] asks for {now} now." in " ".join(capfd.readouterr().err.split())

@@ -77,6 +77,15 @@ def test_a_folder_that_no_run_wrote_is_not_replaced(tmp_path: Path, capfd: pytes
     assert mine.read_text(encoding="utf-8") == "precious" and os.listdir(tmp_path / "run") == ["model"]
 
 
+def test_nor_is_one_with_the_name_of_the_vocabulary(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    mine = tmp_path / "run" / "vocabulary" / "mine.txt"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("precious", encoding="utf-8")
+    error = refusal(capfd, tmp_path, training={"max_steps": STEP})
+    assert "run/vocabulary is a folder of the run's own, and has mine.txt: choose another output folder" in error
+    assert mine.read_text(encoding="utf-8") == "precious" and os.listdir(tmp_path / "run") == ["vocabulary"]
+
+
 @pytest.mark.parametrize(
     ("most", "told"),
     [
@@ -133,7 +142,7 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path, capfd: pytest.CaptureFi
     (file,) = Outputs(run(tmp_path, training={"max_steps": STEP})).all_checkpoints()
     file.write_bytes(file.read_bytes()[:1000])
     error = refusal(capfd, tmp_path)
-    assert "step-00000002.pt cannot be read" in error
+    assert "step-00000002.pt cannot be read: it is damaged, or was not written by training. Delete it" in error
     assert "Delete it to go on from an earlier one" in error
 
 

@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
+from rich.console import Console
 
+from training import command
 from training.config import Distillation
 from training.corpus import check, choose
-from training.encoders.config import EncoderExperiment
+from training.encoders.config import EncoderExperiment, WordPieces
+from training.encoders.run import read
+from training.encoders.text import Vocabulary, labelled_words, train_vocabulary
+from training.errors import TrainingError
 
 SENTENCE = "This sentence has five words"
 PLACE = "Wesnoth\ta document"
@@ -68,3 +73,55 @@ def test_keys_that_an_encoder_has_no_use_for_are_refused(objective: str, section
 def test_a_name_with_colons_is_told_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     assert choose.main(["nowhere/:x:", "out"]) == 2
     assert capsys.readouterr().err.startswith("error: nowhere/:x:/mono.en cannot be read")
+
+
+@pytest.mark.parametrize("line", ["word\tNN\tO", "word", "word\t", "\tO", "word\t\tO"])
+def test_words_with_other_than_two_columns_are_refused(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "words.conll"
+    file.write_text(f"A\tO\n{line}\n", encoding="utf-8")
+    with pytest.raises(TrainingError, match=r"words\.conll, line 2 is .*; expected a word, a tab and a label"):
+        list(labelled_words(file))
+
+
+def test_columns_the_wrong_way_round_are_told_in_a_line(tmp_path: Path) -> None:
+    for name in ("train", "valid"):
+        lines = (f"{SENTENCE} and number {number} of {name}\tlabel\n" for number in range(100))
+        (tmp_path / f"{name}.tsv").write_text("".join(lines), encoding="utf-8")
+    train_vocabulary(tmp_path / "vocabulary", WordPieces(size=60), [SENTENCE, "label"])
+    experiment = EncoderExperiment.model_validate(
+        {
+            "output": tmp_path,
+            "objective": "text",
+            "start": "bert",
+            "data": {"train": [tmp_path / "train.tsv"], "validation": tmp_path / "valid.tsv"},
+            "training": {"max_steps": 1},
+        }
+    )
+    told = rf"has the label '{SENTENCE} and number 0 of valid'; the training text has 100: {SENTENCE} and"
+    with pytest.raises(TrainingError, match=told) as refused:
+        read(experiment, Vocabulary.load(tmp_path / "vocabulary"))
+    assert len(str(refused.value)) < 500 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to "
+        "allocate 40 bytes. Error code 12 (Cannot allocate memory)",
+        "CUDA out of memory. Tried to allocate 40 bytes. GPU 0 has a total capacity of 8.00 GiB",
+    ],
+)
+def test_what_no_memory_is_left_for_is_told(said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def work(_: Console) -> None:
+        raise RuntimeError(said)
+
+    assert command.run(work) == 2
+    assert capsys.readouterr().err.startswith("error: there is not enough memory: 40 bytes more were needed. Lower ")
+
+
+def test_no_other_error_is_taken_for_that() -> None:
+    def work(_: Console) -> None:
+        raise RuntimeError("of a program")
+
+    with pytest.raises(RuntimeError, match="of a program"):
+        command.run(work)

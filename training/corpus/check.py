@@ -2,71 +2,25 @@
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from training.corpus.errors import CorpusError
-from training.corpus.held_out import Excluded, is_held_out, listed
-from training.data.text import read_lines
-from training.errors import TrainingError
-
-TEXTS = {
-    "pairs.en": "pairs.origins",
-    "pairs.pt": "pairs.origins",
-    "mono.en": "mono.en.origins",
-    "mono.pt": "mono.pt.origins",
-}
-"""Every text, and where its lines come from."""
-SHOWN = 10
-"""Findings that are printed."""
+from export.command.imports import answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0, 1 where something excluded is found, or 2 where the corpus cannot be read."""
+    """Returns 0, 1 where something excluded is found, 2 where the corpus cannot be read, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser("python -m training.corpus.check", description=__doc__)
     parser.add_argument("folder", type=Path, help="what python -m training.corpus wrote")
     parser.add_argument("--held-out", type=Path, default=Path("tests/data"), help="folder of the sentences to look for")
     options = parser.parse_args(arguments)
-    try:
-        excluded = Excluded([*listed(options.held_out), *_held_out(options.folder)])
-        lines = sum(len(_lines(options.folder / name)) for name in TEXTS)
-        found = list(findings(options.folder, excluded))
-    except TrainingError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    print("".join(f"{finding}\n" for finding in found[:SHOWN]), end="")
-    print(f"{lines:,} lines compared with {len(excluded):,} sentences: {len(found)} excluded ones found")
-    return 1 if found else 0
 
+    def work() -> int:
+        from training.corpus.checking import run  # not before: torch takes seconds
 
-def findings(folder: Path, excluded: Excluded) -> Iterator[str]:
-    """Lines that the corpus must not have. Raises CorpusError where texts and origins do not match."""
-    for text in TEXTS:
-        for number, (line, place) in enumerate(lines_with_origins(folder, text), 1):
-            source, _, document = place.partition("\t")
-            if is_held_out(source, document):
-                yield f"{text}, line {number} is of a held-out document, {document} of {source}: {line}"
-            elif line in excluded:
-                yield f"{text}, line {number} is excluded: {line}"
+        return run(options.folder, options.held_out)
 
-
-def lines_with_origins(folder: Path, text: str) -> list[tuple[str, str]]:
-    """The lines of a text of the corpus, each with where it is from. Raises CorpusError where there are not as many."""
-    origins = TEXTS[text]
-    lines, places = _lines(folder / text), _lines(folder / origins)
-    if len(lines) != len(places):
-        raise CorpusError(f"{text} has {len(lines)} lines and {origins} has {len(places)}; build the corpus again")
-    return list(zip(lines, places, strict=True))
-
-
-def _held_out(folder: Path) -> list[str]:
-    """Sentences of the held-out documents."""
-    return _lines(folder / "held_out.txt")
-
-
-def _lines(file: Path) -> list[str]:
-    """A corpus of few sources may have none."""
-    return [] if file.is_file() and not file.stat().st_size else read_lines(file)
+    return answer(work, "training")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -54,6 +55,21 @@ def new_folder(folder: Path) -> Iterator[Path]:
 def _say_where(error: OSError, path: Path) -> None:
     """Who writes to a full disk is not told the name of what was written."""
     error.filename = error.filename or str(path)
+
+
+@contextmanager
+def claimed(folder: Path, other: str) -> Iterator[None]:
+    """While it lasts no other run writes to a folder, which is made. Raises TrainingError where one does.
+
+    other: what to choose instead
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        lock(descriptor, f"another run writes to {folder}: wait for it, or choose {other}")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def lock(descriptor: int, taken: str) -> None:

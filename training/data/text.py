@@ -108,8 +108,8 @@ def encode(pairs: Sequence[TextPair], codec: Codec, data: Data, drop_long: bool)
         source = _encode_lines(pair.files.source, pair.source, codec.source, data)
         target = _encode_lines(pair.files.target, pair.target, codec.target, data)
         if not drop_long:
-            _refuse_long(pair.files.source, source, data.max_tokens)
-            _refuse_long(pair.files.target, target, data.max_tokens)
+            for file, encoded in ((pair.files.source, source), (pair.files.target, target)):
+                _refuse_long(file, encoded, data.max_tokens, may_drop=pair.files != data.validation)
         sides += list(zip(source, target, strict=True))
     kept = [(s, t) for s, t in sides if max(len(s), len(t)) <= data.max_tokens]
     if not kept:
@@ -156,12 +156,12 @@ def _encode_lines(
     return encoded
 
 
-def _refuse_long(file: Path, encoded: Sequence[NDArray[np.int32]], limit: int) -> None:
+def _refuse_long(file: Path, encoded: Sequence[NDArray[np.int32]], limit: int, may_drop: bool) -> None:
     for number, ids in enumerate(encoded, 1):
         if len(ids) > limit:
             raise TrainingError(
-                f"{file}, line {number} has {len(ids)} tokens; data.max_tokens is {limit}. Raise it, shorten the line, "
-                'or leave such training pairs out with data.too_long = "drop"'
+                f"{file}, line {number} has {len(ids)} tokens; data.max_tokens is {limit}. Raise it, shorten the line"
+                + (', or leave such training pairs out with data.too_long = "drop"' if may_drop else ", or remove it")
             )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import shorten
 
 import torch
 from pydantic import ValidationError
@@ -36,6 +37,8 @@ HEADS = ("token_types", "pooler", "classifier", "transform", "next_sentence")
 """Parameters that the model of a package lacks."""
 PRETRAINED = ("pooler.", "cls.")
 """Tensors of a BERT that it has no use for."""
+MOST_LISTED = 200
+"""Characters of a list of labels in a message: with the columns the wrong way round each text is one."""
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,8 @@ def train(experiment: EncoderExperiment, processes: Processes, console: Console)
         text.train_vocabulary(folder, experiment.vocabulary, lines(experiment))
     processes.broadcast(None)
     vocabulary = Vocabulary.load(folder)
+    if experiment.vocabulary is not None:
+        text.check_vocabulary(folder, vocabulary, experiment.vocabulary)
     texts = read(experiment, vocabulary)
     model = with_dropout(begin(experiment, vocabulary, len(texts.labels)), experiment.training.dropout)
     check_lengths(experiment.data.max_tokens, model)
@@ -146,7 +151,10 @@ def read(experiment: EncoderExperiment, vocabulary: Vocabulary) -> Texts:
     def encoded(file: Path) -> Iterator[text.Encoded]:
         for number, sentence in enumerate(of_files[file], 1):
             if unknown := [label for label, _ in sentence if label not in ids]:
-                raise TrainingError(f"{file} has the label {unknown[0]!r}; the training text has {', '.join(labels)}")
+                known = shorten(", ".join(labels), MOST_LISTED, placeholder=" ...")
+                raise TrainingError(
+                    f"{file} has the label {unknown[0][:80]!r}; the training text has {len(labels)}: {known}"
+                )
             if experiment.objective == "text":
                 [(label, content)] = sentence
                 found = text.encode_text(content, ids[label], vocabulary)

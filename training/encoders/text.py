@@ -5,6 +5,7 @@ text     LABEL<TAB>TEXT on each line
 tokens   WORD<TAB>LABEL on each line; an empty line between two sentences (CoNLL)
 """
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
@@ -86,6 +87,18 @@ def train_vocabulary(folder: Path, settings: WordPieces, lines: Iterable[str]) -
         tokenizer.save(str(draft / "tokenizer.json"))
 
 
+def check_vocabulary(folder: Path, vocabulary: Vocabulary, asked: WordPieces) -> None:
+    """Raises TrainingError where a run's vocabulary cannot be the one that the experiment asks for."""
+    normalizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))["normalizer"]
+    made, wanted = (vocabulary.size, normalizer["lowercase"]), (asked.size, asked.lowercase)
+    if made[0] > wanted[0] or made[1] != wanted[1]:  # of little text come fewer pieces than were asked for
+        was, now = (f"size = {size} and lowercase = {str(lower).lower()}" for size, lower in (made, wanted))
+        raise TrainingError(
+            f"{folder} was made with {was}; [vocabulary] asks for {now} now. Choose another output folder for another "
+            "vocabulary, or put the experiment back as it was"
+        )
+
+
 def sentence_pairs(file: Path, vocabulary: Vocabulary, most: int) -> Iterator[Encoded]:
     """Each sentence of a document and the next one, cut so that both fit. Raises TrainingError."""
     half = (most - 3) // 2  # of what is left by [CLS] and two [SEP]
@@ -105,14 +118,14 @@ def labelled_texts(file: Path) -> Iterator[tuple[str, str]]:
 
 
 def labelled_words(file: Path) -> Iterator[list[tuple[str, str]]]:
-    """The words of each sentence, with their labels. Raises TrainingError."""
+    """The words of each sentence, with their labels. Raises TrainingError, also where a line has more columns."""
     sentence: list[tuple[str, str]] = []
     for number, line in enumerate([*read_lines(file), ""], 1):
-        word, tab, label = line.partition("\t")
-        if line.strip() and not (tab and word.strip() and label.strip()):
+        columns = [column.strip() for column in line.strip().split("\t")]
+        if line.strip() and not (len(columns) == 2 and all(columns)):
             raise TrainingError(f"{file}, line {number} is {line[:80]!r}; expected a word, a tab and a label")
         if line.strip():
-            sentence.append((word.strip(), label.strip()))
+            sentence.append((columns[0], columns[1]))
         elif sentence:
             yield sentence
             sentence = []

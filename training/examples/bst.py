@@ -212,10 +212,12 @@ def main() -> None:
     parser.add_argument("--pooling-alone", action="store_true", help="no attention before it: what it is compared with")
     options = parser.parse_args()
     torch.manual_seed(1)
-    items, log = read(options.log)
+    try:
+        items, log = read(options.log)
+    except (OSError, ValueError, KeyError, TypeError) as error:  # no such file, or one with other columns or items
+        parser.exit(2, f"error: {options.log} cannot be read as a click log: {error!r}; click_log writes one\n")
     texts, words = texts_of(log), words_of(items)
-    if not (options.out / "vocabulary").exists():
-        write_vocabulary(options.out / "vocabulary", words)
+    write_vocabulary(options.out / "vocabulary", words)
     vocabulary = Vocabulary.load(options.out / "vocabulary")
     model = Bst(vocabulary, list(words.values()), options.pooling, not options.pooling_alone)
     held_out = int(HELD_OUT * len(texts))  # people of whom nothing is learnt, as a person's are together

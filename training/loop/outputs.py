@@ -6,12 +6,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from training.data.files import lock
+from training.data.files import claimed
 from training.errors import TrainingError
 from training.loop.processes import Processes
 
 PREFIX, SUFFIX = "step-", ".pt"
 """Of the names of checkpoints."""
+VOCABULARY = {"source.spm", "target.spm", "vocab.json", "tokenizer_config.json", "tokenizer.json"}
+"""Files of `vocabulary`, beside the notices of a checkpoint it is from."""
 
 
 @dataclass(frozen=True)
@@ -59,24 +61,27 @@ class Outputs:
     def claimed(self, processes: Processes) -> Iterator[None]:
         """While it lasts no other run writes here.
 
-        Raises TrainingError where one does, or where `model` is no run's.
+        Raises TrainingError where one does, or where `model` or `vocabulary` is no run's.
         """
         if not processes.first:  # which claims it for all
             yield
             return
-        self.folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            lock(descriptor, f"another run writes to {self.folder}: wait for it, or choose another output folder")
-            self._check_model()
+        with claimed(self.folder, "another output folder"):
+            self._check_replaced()
             yield
-        finally:
-            os.close(descriptor)
 
-    def _check_model(self) -> None:
-        """The finished model must not take the place of something that no run here wrote."""
-        if self.model.exists() and not self.all_checkpoints():
+    def _check_replaced(self) -> None:
+        """The finished model must not take the place of something that no run here wrote, nor the vocabulary."""
+        if self.all_checkpoints():
+            return
+        if self.model.exists():
             raise TrainingError(
                 f"{self.model} is there, and {self.folder} has no checkpoint of the run that wrote it: choose another "
                 "output folder, or move it away"
+            )
+        names = sorted(os.listdir(self.vocabulary)) if self.vocabulary.exists() else []
+        if foreign := [name for name in names if name not in VOCABULARY and not name.startswith(("LICENSE", "NOTICE"))]:
+            raise TrainingError(
+                f"{self.vocabulary} is a folder of the run's own, and has {foreign[0]}: choose another output folder, "
+                "or move it away"
             )

@@ -88,8 +88,9 @@ def load(file: Path) -> dict[str, Any]:
     """Reads what `save` wrote, on the CPU. Raises TrainingError."""
     try:
         content: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # whatever a damaged file leads to
-        reason = str(error).partition("\n")[0]
+    except Exception as error:  # whatever a damaged file leads to: what torch says of it leads nobody on
+        known = isinstance(error, OSError) and error.strerror
+        reason = known or "it is damaged, or was not written by training"
         raise TrainingError(f"{file} cannot be read: {reason}. Delete it to go on from an earlier one") from error
     return content
 

@@ -24,6 +24,7 @@ KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
         ("shared_vocabulary.*", "source_vocabulary.*"),
         "a model of CTranslate2: export the checkpoint that it is made of",
     ),
+    (("manifest.json",), "a package already, it seems: give the checkpoint that it was made of"),
     (("*.onnx", "onnx/*.onnx"), "ONNX graphs only, which lack our cache: export the PyTorch checkpoint behind them"),
     (("dict.*.txt",), "a model of fairseq: convert it to a Hugging Face folder first"),
     (("*.pt", "*.pth"), "bare PyTorch weights: name their fields in a checkpoint.toml (docs/checkpoints.md)"),

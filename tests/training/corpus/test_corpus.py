@@ -12,7 +12,7 @@ from tests.checkpoints import ROOT
 from tests.training.corpus.test_corpus_sources import write, write_catalog
 from training.config import Experiment, read_experiment
 from training.corpus import __main__ as command
-from training.corpus import check, choose
+from training.corpus import building, check, checking, choose
 from training.corpus.errors import CorpusError
 from training.corpus.held_out import Excluded, is_held_out, listed
 from training.corpus.sources.all_sources import SOURCES
@@ -81,7 +81,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write(root / "descriptions/pt", "")
     out = folder / "out"
     versions = dict.fromkeys(packages, "1")
-    command.build(SOURCES, root, out, list(listed(DATA)), versions, Console(quiet=True))
+    building.build(SOURCES, root, out, list(listed(DATA)), versions, Console(quiet=True))
     return out
 
 
@@ -104,7 +104,7 @@ def test_nothing_excluded_is_in_the_corpus(built: Path) -> None:
     """Said twice: by the command that checks, and by looking for the letters themselves."""
     assert check.main([str(built)]) == 0
     everything = "\n".join(
-        "".join(filter(str.isalnum, line.casefold())) for name in check.TEXTS for line in lines(built / name)
+        "".join(filter(str.isalnum, line.casefold())) for name in checking.TEXTS for line in lines(built / name)
     )
     for sentence in [text for pair in [*FLORES, *HELD_OUT] for text in pair]:
         assert "".join(filter(str.isalnum, sentence.casefold())) not in everything
@@ -154,7 +154,7 @@ def test_the_same_packages_make_the_same_bytes(built: Path, tmp_path: Path) -> N
     again = tmp_path / "out"
     root = built.parent / "packages"
     versions = dict.fromkeys(("wesnoth-1.16-sof", "wesnoth-1.16-data", "gnome-user-docs"), "1")
-    command.build(SOURCES, root, again, list(listed(DATA)), versions, Console(quiet=True))
+    building.build(SOURCES, root, again, list(listed(DATA)), versions, Console(quiet=True))
     assert {file.name: file.read_bytes() for file in again.iterdir()} == {
         file.name: file.read_bytes() for file in built.iterdir()
     }
@@ -282,6 +282,18 @@ def test_the_text_of_the_zoo_is_prose_first_and_the_same_each_time(tmp_path: Pat
     assert (len(out["valid.en"]), out["train.pt"]) == (300, ["É assim mesmo."] * 10)
     assert choose.main(arguments) == 0
     assert {file.name: lines(file) for file in (tmp_path / "out").iterdir()} == out
+
+
+def test_what_validates_is_not_translated_to_learn_from(tmp_path: Path) -> None:
+    corpus = corpus_to_choose_from(tmp_path, 1000)
+    assert choose.main([str(corpus), str(tmp_path / "out"), "--teacher", "5", "--student", "5"]) == 0
+    first = lines(tmp_path / "out" / "teacher.en")[0]
+    for name, text in (("pairs.en", first.upper()), ("pairs.pt", "A primeira frase tem cinco palavras.")):
+        write(corpus / name, "\n".join([text, *lines(corpus / name)]) + "\n")
+    assert choose.main([str(corpus), str(tmp_path / "out"), "--teacher", "5", "--student", "5"]) == 0
+    out = {name: lines(tmp_path / "out" / f"{name}.en") for name in ("teacher", "student", "valid")}
+    assert out["valid"][0] == first.upper()
+    assert first not in out["teacher"] + out["student"]
 
 
 def test_too_small_a_corpus_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -201,6 +201,16 @@ def test_a_long_line_is_refused_or_dropped(codec: Codec) -> None:
         encode(pairs, codec, data(max_tokens=2), drop_long=True)
 
 
+@pytest.mark.parametrize("validates", [True, False])
+def test_only_training_pairs_are_said_to_be_droppable(codec: Codec, validates: bool) -> None:
+    files = ParallelText(source=Path("valid.en"), target=Path("valid.pt"))
+    settings = data(max_tokens=20).model_copy(update={"validation": files} if validates else {})
+    with pytest.raises(TrainingError, match=r"valid\.en, line 1 has \d+ tokens") as refused:
+        encode([TextPair(files, ["The end. " * 9], ["O fim."])], codec, settings, drop_long=False)
+    assert str(refused.value).endswith("or remove it") == validates
+    assert ("data.too_long" in str(refused.value)) != validates
+
+
 def test_text_of_another_script_is_refused(codec: Codec) -> None:
     with pytest.raises(TrainingError, match=r"x\.en: the vocabulary does not know \d+\.\d% of the tokens;.* мир"):
         encode([text_pair(("Привет, мир.", "O fim."))], codec, data(), drop_long=False)

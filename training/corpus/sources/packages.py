@@ -30,13 +30,17 @@ class Apt:
         """Gets the lists of packages and their descriptions, once: later runs see the same versions."""
         if shutil.which("apt-get") is None:
             raise CorpusError("apt-get is not here; build the corpus on Debian, or in a container of it")
-        updated = self.folder / "updated"
-        if not updated.exists():
+        if not self.updated.exists():
             for name in ("lists/partial", "cache/archives/partial"):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
             self.configuration.write_text(_configuration(self.folder.resolve()), encoding="utf-8")
             self.run("apt-get", "update", doing="apt cannot get its lists")
-            updated.touch()
+            self.updated.touch()
+
+    @property
+    def updated(self) -> Path:
+        """Is there since the lists are."""
+        return self.folder / "updated"
 
     @property
     def configuration(self) -> Path:
@@ -86,6 +90,11 @@ class Apt:
         return done.stdout.decode("utf-8", "replace")
 
 
+def downloaded(folder: Path, name: str, version: str) -> Path:
+    """The .deb of a package that was just downloaded. Others may lie beside it, of a run that was interrupted."""
+    return next(folder.glob(f"{name}_{version.replace(':', '%3a')}_*.deb"))  # as apt writes a version
+
+
 def unpack_deb(file: Path, version: str, root: Path) -> None:
     """Puts the files of NAME_*.deb under root/NAME, whole or not at all. Raises CorpusError."""
     name = file.name.partition("_")[0]
@@ -119,10 +128,10 @@ def unpacked_version(root: Path, name: str) -> str | None:
 
 
 def write_descriptions(apt: Apt, root: Path) -> None:
-    """root/descriptions/LANGUAGE."""
+    """root/descriptions/LANGUAGE, anew where apt's lists are newer."""
     for language in LANGUAGES:
         file = root / FOLDER / language
-        if not file.exists():
+        if not file.exists() or file.stat().st_mtime_ns < apt.updated.stat().st_mtime_ns:
             with new_file(file) as draft:
                 draft.write_text(apt.descriptions(language), encoding="utf-8")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from models.checkpoint import CheckpointError, load_checkpoint
+from models.package.folder import Package
 from tests.checkpoints import edit_json, write_json
 
 FILES = {
@@ -52,6 +53,18 @@ def test_weights_of_others(folder: Path, tmp_path: Path, name: str, said: str, c
     message = refused(foreign)
     assert f"has {name}: " in message
     assert said in message
+
+
+def test_a_package_is_no_checkpoint(tiny_package: Package) -> None:
+    assert "has manifest.json: a package already" in refused(tiny_package.folder)
+
+
+def test_nor_is_one_with_a_shortlist(tiny_package: Package, tmp_path: Path) -> None:
+    """It has two files with a name as Marian's."""
+    folder = shutil.copytree(tiny_package.folder, tmp_path / "package")
+    for name in ("weights.bin", "shortlist.bin"):
+        put(folder / name)
+    assert "give the checkpoint that it was made of" in refused(folder)
 
 
 @pytest.mark.parametrize("name", FILES)
