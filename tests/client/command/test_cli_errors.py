@@ -102,7 +102,7 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["health", "--timeout", "0"], "--timeout: 0 is not above 0 and at most 1000000000 seconds"),
         (["health", "--timeout", "inf"], "--timeout: inf is not above 0 and at most 1000000000 seconds"),
         (["health", "--timeout", "1e10"], "--timeout: 1e10 is not above 0 and at most 1000000000 seconds"),
-        (["health", "--target", " "], "--target: is empty; give HOST:PORT"),
+        (["health", "--target", " "], "--target: a target is empty; give HOST:PORT"),
         (["health", "--target", "http://a:1/b"], "--target: http://a:1/b is a URL; give HOST:PORT, such as a:1\n"),
         (["health", "--target", "https://a:1"], "is a URL; give HOST:PORT, such as a:1, and ask for TLS"),
         (["health", "--target", "localhost"], "localhost has no port; give HOST:PORT, such as localhost:8500"),
