@@ -92,6 +92,7 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["translate", "a", "--early-stopping", "maybe"], "--early-stopping: 'maybe' is not one of false, true, never"),
         (["translate", "a", "--num-beam", "4"], "translate: --num-beam is no flag; did you mean --num-beams?"),
         (["translate", "a", "--beams=4"], "translate: --beams is no flag; did you mean --num-beams?"),
+        (["bulk", "a", "b", "--ray", ""], 'dragoman bulk: --ray: is empty; give HOST:PORT, or "auto"'),
         (["models", "--model", "x"], "dragoman models: --model is no flag; see dragoman models --help\n"),
         (
             ["translate", "a", "--glossary", "no/such"],
