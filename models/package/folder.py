@@ -163,23 +163,23 @@ def draft(target: Path) -> Iterator[Path]:
     _remove_left(target)
     new_parents = [parent for parent in target.parents if not parent.exists()]
     workspace = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    try:  # before the first folder is made: Ctrl-C may come at any point
-        workspace.mkdir(parents=True)
-        with ExitStack() as held:
+    with ExitStack() as held:  # until it is gone
+        try:  # before the first folder is made: Ctrl-C may come at any point
+            workspace.mkdir(parents=True)
             with suppress(OSError):  # without locks nobody takes it for one that was left
                 held.enter_context(hold(workspace, wait=True))
             folder = workspace / DRAFT
             folder.mkdir()
             yield folder
-    except OSError as error:
-        error.filename = error.filename or str(target)  # who writes to a full disk is not told where
-        raise
-    finally:
-        if workspace.exists():
-            shutil.rmtree(workspace)
-        for parent in new_parents:
-            with suppress(OSError):  # not empty: the package is there
-                parent.rmdir()
+        except OSError as error:
+            error.filename = error.filename or str(target)  # who writes to a full disk is not told where
+            raise
+        finally:
+            if workspace.exists():
+                shutil.rmtree(workspace)
+            for parent in new_parents:
+                with suppress(OSError):  # not empty: the package is there
+                    parent.rmdir()
 
 
 def _remove_left(target: Path) -> None:
