@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from numbers import Real
 
 import grpc
 from grpc import aio
@@ -95,10 +96,18 @@ def token_metadata(token: Token) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {sent}"),)
 
 
+def check_seconds(name: str, value: float) -> None:
+    """Raises ValueError for a time that no call has, and TypeError for what is no number."""
+    if not isinstance(value, Real):
+        raise TypeError(f"{name} is {value!r}; it must be a number of seconds")
+    if not 0 < value <= MAX_TIMEOUT_S:
+        raise ValueError(f"{name} is {value}; it must be above 0 and at most {MAX_TIMEOUT_S:.0f} seconds")
+
+
 def check_target(target: str, tls: TlsOptions | None) -> None:
     """Raises ValueError for what gRPC would take for the name of a host, or for port 443."""
     if not target.strip():
-        raise ValueError(f"is empty; give HOST:PORT, such as {DEFAULT_TARGET}")
+        raise ValueError(f"a target is empty; give HOST:PORT, such as {DEFAULT_TARGET}")
     scheme, found, rest = target.partition("://")
     if found and scheme.lower() in ("http", "https", "grpc", "grpcs"):
         address = rest.partition("/")[0] or DEFAULT_TARGET

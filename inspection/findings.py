@@ -22,6 +22,7 @@ from inspection.recorded import RecordedDecoder, Step
 from inspection.tree import Node, best_path, grow
 from models.decoding import Decoding, OutOfRange, check
 from models.encoding.classifier import Label
+from models.languages.tags import choose
 from models.package.declared.graphs import GraphsSpec
 from models.package.folder import Package
 from models.tokenizers.tokenizer import NOWHERE, Tokenizer
@@ -116,6 +117,7 @@ class Findings:
 def inspect_search(package: Package, wanted: Wanted) -> Findings:
     """Of a package with a decoder. Raises PackageError, TokenizerError, DeviceError, EngineError, InspectionError."""
     spec, tokenizer, model = package.manifest.graphs, package.tokenizer(), Loadable.of(package)
+    wanted = _in_its_languages(package, wanted)
     rules, decoding = _rules(package, model, wanted), _decoding(model, wanted)
     source_ids = tokens_of(tokenizer, wanted, spec)
     rules = rules.after(source_ids)
@@ -151,14 +153,20 @@ def inspect_search(package: Package, wanted: Wanted) -> Findings:
     )
 
 
-def _rules(package: Package, model: Loadable, wanted: Wanted) -> TargetRules:
+def _in_its_languages(package: Package, wanted: Wanted) -> Wanted:
+    """The same, by the package's own tags. Raises InspectionError for a language that it does not have."""
     manifest, source, target = package.manifest, wanted.source_language, wanted.target_language
-    if source and source not in manifest.source_languages:
+    found = choose(source, manifest.source_languages), choose(target, manifest.target_languages)
+    if source and found[0] is None:
         raise InspectionError(f"the source language is {source}; there are {', '.join(manifest.source_languages)}")
-    if (target or manifest.languages) and target not in manifest.target_languages:
+    if (target or manifest.languages) and found[1] is None:
         there = ", ".join(manifest.target_languages)
         raise InspectionError(f"the target language is {target or 'not given'}; there are {there}")
-    return language_rules(model.rules, manifest.languages).get(target, model.rules)
+    return replace(wanted, source_language=found[0] or "", target_language=found[1] or "")
+
+
+def _rules(package: Package, model: Loadable, wanted: Wanted) -> TargetRules:
+    return language_rules(model.rules, package.manifest.languages).get(wanted.target_language, model.rules)
 
 
 def _decoding(model: Loadable, wanted: Wanted) -> Decoding:

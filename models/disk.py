@@ -1,6 +1,9 @@
-"""What must be on the disk when we say that it is."""
+"""What must be on the disk when we say that it is, and whose it is."""
 
+import fcntl
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -9,5 +12,19 @@ def sync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def hold(folder: Path, wait: bool) -> Iterator[None]:
+    """Keeps others from holding it, as long as this process lives.
+
+    wait: until another process lets go. Raises OSError where one holds it and it does not, or there are no locks.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
     finally:
         os.close(descriptor)

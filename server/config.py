@@ -4,7 +4,6 @@ Flags go before environment variables (`DRAGOMAN_*`), these before the file of `
 Unknown keys fail. docs/configuration.md lists all settings.
 """
 
-import difflib
 import os
 import re
 import tomllib
@@ -357,7 +356,7 @@ class _ShowVersion(Action):
     def __call__(self, parser: ArgumentParser, *_: object) -> None:
         from dragoman import __version__  # not before: it takes longer than all of this file
 
-        print(f"Dragoman {__version__}")
+        parser._print_message(f"Dragoman {__version__}\n")
         parser.exit()
 
 
@@ -376,8 +375,9 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
 
 
 def _suggest(name: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name.lstrip("-"), [one.lstrip("-") for one in known], n=1)
-    return f"; did you mean {'--' * name.startswith('--')}{close[0]}?" if close else ""
+    from dragoman.command.flags.parsing import suggest  # not before: most starts have no slip
+
+    return suggest(name, known)
 
 
 def explained(error: ValidationError, flags: Sequence[str] = ()) -> str:

@@ -4,7 +4,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
 
 from models.architectures import architecture_of
 from models.architectures.prefix.config import Mask
@@ -231,10 +231,16 @@ class Distillation(Frozen):
         return self
 
 
+def _named(path: object) -> object:
+    if path == "":
+        raise ValueError('it is empty; name a folder, "." for the one you are in')
+    return path
+
+
 class Run(Frozen):
     """What is the same whatever is learnt."""
 
-    output: Path
+    output: Annotated[Path, BeforeValidator(_named)]
     """Folder of everything that the run writes."""
     seed: int = Field(default=1, ge=0, lt=2**31)
     batches: Batches = Batches()

@@ -120,9 +120,9 @@ def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> 
         raise WrongUsage(f"{folder} cannot be a folder ({error.strerror}): write to another place") from error
     with _locked(folder / "lock", target):
         sources = list(map(_described, items))
-        _check_same(folder / "job.json", {**asked, "files": [*chain.from_iterable(sources)]})
-        sync_names(target.parent)
         unfinished = Unfinished(folder, sources)
+        _take_up(folder / "job.json", {**asked, "files": [*chain.from_iterable(sources)]}, unfinished.is_empty)
+        sync_names(target.parent)
         try:
             yield unfinished
         except BaseException:
@@ -173,9 +173,9 @@ def _described(item: Item) -> list[list[object]]:
     return [[str(file.resolve()), state.st_size, state.st_mtime_ns] for file, state in found]
 
 
-def _check_same(file: Path, asked: Mapping[str, object]) -> None:
-    """Writes what is asked for, or compares it with what was. Raises BulkError."""
-    if not file.exists() and not any(each.suffix in (".done", ".rows") for each in file.parent.iterdir()):
+def _take_up(file: Path, asked: Mapping[str, object], begins: bool) -> None:
+    """Writes what is asked for where nothing is done yet, or compares it with what was. Raises BulkError."""
+    if begins:
         fresh = file.with_suffix(".new")
         with fresh.open("wb", buffering=0) as out:
             write_all(out.fileno(), json.dumps(asked, indent=1).encode())

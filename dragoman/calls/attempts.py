@@ -11,7 +11,7 @@ import grpc
 
 from dragoman.calls.retries import Retries
 from dragoman.calls.servers import Metadata, Server, Servers
-from dragoman.channel import MAX_TIMEOUT_S
+from dragoman.channel import check_seconds
 
 M = TypeVar("M")
 
@@ -49,12 +49,10 @@ class Calls(Generic[M]):
         reach: any call that costs a server nothing, with what it can be asked and the options of gRPC
         wait_for_ready: a call waits for a server that is not there. Else it fails, once all have been asked.
         hedge_after_s: a call that has no answer by then is made a second time, and the first answer counts. None: never
-        Raises ValueError.
+        Raises ValueError or TypeError.
         """
-        if hedge_after_s is not None and not 0 < hedge_after_s <= MAX_TIMEOUT_S:
-            raise ValueError(
-                f"hedge_after_s is {hedge_after_s}; it must be above 0 and at most {MAX_TIMEOUT_S:.0f} seconds, or None"
-            )
+        if hedge_after_s is not None:
+            check_seconds("hedge_after_s", hedge_after_s)
         self.servers, self.hedge_after_s = Servers(servers), hedge_after_s
         self._wait_for_ready, self._reach, self.retries = wait_for_ready, reach, Retries(wait_for_ready)
         self._closing, self._closing_async = threading.Event(), asyncio.Event()

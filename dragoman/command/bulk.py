@@ -21,7 +21,7 @@ from dragoman.command.commands import OWN
 from dragoman.command.flags.arguments import decoding_options
 from dragoman.command.flags.declared import add_decoding_flags
 from dragoman.command.flags.parsing import WRONG_USAGE, Parser
-from dragoman.command.flags.values import worker_count
+from dragoman.command.flags.values import cluster, worker_count
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError
@@ -116,7 +116,9 @@ def parser() -> Parser:
     flags.add_argument("--progress", action="store_true", help="tell progress even if standard error is no terminal")
     flags.add_argument("--device", choices=["cpu", "cuda", "auto"], default="cpu", help="where the model runs")
     flags.add_argument("--workers", type=worker_count, metavar="N", help="engine threads (default: one for every core)")
-    flags.add_argument("--ray", metavar="ADDRESS", help='a Ray cluster that translates: HOST:PORT, or "auto"')
+    flags.add_argument(
+        "--ray", type=cluster, metavar="ADDRESS", help='a Ray cluster that translates: HOST:PORT, or "auto"'
+    )
     add_decoding_flags(flags)
     return flags
 

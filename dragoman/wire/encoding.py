@@ -163,6 +163,7 @@ def _values(message: encoding_pb2.Embedding, numbers: encoding_pb2.EmbeddingType
 
 
 def _poolings(options: VectorOptions) -> list[encoding_pb2.Pooling.ValueType]:
-    if isinstance(poolings := options.get("poolings") or (), str):
+    poolings = options.get("poolings") or ()
+    if isinstance(poolings, str) or not isinstance(poolings, Iterable):
         raise TypeError(f"poolings is {poolings!r}; it must be a list of them")
     return [number("poolings", pooling, POOLINGS) for pooling in poolings]

@@ -2,15 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from numbers import Real
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, SupportsIndex, TypeVar
 
 import grpc
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2
 
-from dragoman.channel import MAX_TIMEOUT_S
+from dragoman.channel import check_seconds
 from dragoman.errors import Internal
 from dragoman.results.server import Health, Model
 from dragoman.results.translation import (
@@ -81,6 +80,12 @@ Q = TypeVar("Q")
 C = TypeVar("C", bound=Cancellable)
 
 OPTIONS = decoding_pb2.DecodingOptions.DESCRIPTOR.fields_by_name
+KINDS: dict[type, tuple[Callable[[object], bool], str]] = {
+    str: (lambda value: isinstance(value, str), "a str"),
+    int: (lambda value: isinstance(value, SupportsIndex), "a whole number"),
+    bool: (lambda value: hasattr(value, "__bool__"), "True or False"),
+}
+"""Of plain options: what protobuf takes, numbers of NumPy too, and what to call it: its own errors name no option."""
 _FINISH_REASONS = {
     decoding_pb2.FINISH_REASON_END_TOKEN: FinishReason.END_TOKEN,
     decoding_pb2.FINISH_REASON_LENGTH: FinishReason.LENGTH,
@@ -105,10 +110,7 @@ _GUARDS = {
 
 def deadline(timeout_s: float) -> float:
     """A timeout that is fit for a call. Raises ValueError for one that is not, and TypeError for what is no number."""
-    if not isinstance(timeout_s, Real):
-        raise TypeError(f"timeout_s is {timeout_s!r}; it must be a number of seconds")
-    if not 0 < timeout_s <= MAX_TIMEOUT_S:
-        raise ValueError(f"timeout_s is {timeout_s}; it must be above 0 and at most {MAX_TIMEOUT_S:.0f} seconds")
+    check_seconds("timeout_s", timeout_s)
     return timeout_s
 
 
@@ -230,12 +232,13 @@ def windowed(requests: Iterable[Q], start: Callable[[Q], C]) -> Generator[tuple[
 
 
 def check_known(options: Mapping[str, object], known: type) -> None:
-    """Raises TypeError for an option that the TypedDict `known` lacks, or a name that is none."""
+    """Raises TypeError for an option that the TypedDict `known` lacks, or a plain one of another kind."""
     if unknown := options.keys() - known.__annotations__.keys():
         raise TypeError(f"unknown option {min(unknown)!r}; known are {', '.join(known.__annotations__)}")
     for name, value in options.items():
-        if known.__annotations__[name] in (str, str | None) and not isinstance(value, str | None):
-            raise TypeError(f"{name} is {value!r}; it must be a str")
+        for kind, (fits, told) in KINDS.items():
+            if known.__annotations__[name] in (kind, kind | None) and not (value is None or fits(value)):
+                raise TypeError(f"{name} is {value!r}; it must be {told}")
 
 
 def decoding_options(options: TargetOptions) -> decoding_pb2.DecodingOptions:

@@ -32,12 +32,22 @@ SEGMENTATIONS: dict[str, translation_pb2.Segmentation.ValueType] = {
 
 
 def text_fields(options: TextOptions) -> dict[str, Any]:
-    """Those of a TranslateRequest that say it. Raises ValueError for a value that there is not."""
+    """Those of a TranslateRequest that say it. Raises ValueError for a value that there is not, TypeError for none."""
     fields: dict[str, Any] = {}
     if (text_format := options.get("format")) is not None:
         fields["format"] = number("format", text_format, FORMATS)
     if (segmentation := options.get("segmentation")) is not None:
         fields["segmentation"] = number("segmentation", segmentation, SEGMENTATIONS)
     if glossary := options.get("glossary"):
-        fields["glossary"] = [translation_pb2.GlossaryTerm(source=term, target=glossary[term]) for term in glossary]
+        fields["glossary"] = _terms(glossary)
     return fields
+
+
+def _terms(glossary: Mapping[str, str]) -> list[translation_pb2.GlossaryTerm]:
+    wrong = TypeError(f"glossary is {glossary!r}; it must be a dict from str to str")
+    if not isinstance(glossary, Mapping):
+        raise wrong
+    try:
+        return [translation_pb2.GlossaryTerm(source=source, target=glossary[source]) for source in glossary]
+    except TypeError as error:  # of protobuf, which does not say what of it
+        raise wrong from error

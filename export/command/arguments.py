@@ -1,13 +1,13 @@
 """The command line of export. It imports nothing that takes long."""
 
 import argparse
-import difflib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NoReturn, get_args
 
 from dragoman import __version__
+from dragoman.command.flags.parsing import suggest
 from export.sources import source_of
 from models.package.declared.precision import AttentionKind, OutputLayer, Precision
 
@@ -69,8 +69,7 @@ class Parser(argparse.ArgumentParser):
             if flag == "--":
                 return
             if flag.startswith("--") and flag not in known:
-                close = difflib.get_close_matches(flag, known, n=1)
-                self.error(f"there is no option {flag}" + (f"; did you mean {close[0]}?" if close else ""))
+                self.error(f"there is no option {flag}{suggest(flag, known)}")
 
 
 def parse(arguments: Sequence[str] | None) -> Options:

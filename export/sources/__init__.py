@@ -43,6 +43,9 @@ def fetch(checkpoint: str, registry: str, tell: Tell) -> Fetched:
         raise SourceError(f"the checkpoint is empty{_meant(checkpoint)}")
     if not folder.is_dir():
         raise SourceError(f"{checkpoint} is not a folder{_meant(checkpoint)}")
+    for file in folder.iterdir():
+        if file.exists() and not (file.is_file() or file.is_dir()):  # a pipe would be waited for
+            raise SourceError(f"{file} is neither a file nor a folder; take it out of the checkpoint")
     return Fetched(folder, folder.resolve().name)
 
 

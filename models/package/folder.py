@@ -20,13 +20,14 @@ import json
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from models.disk import sync
+from models.disk import hold, sync
 from models.encoding.classifier import Classifier
 from models.encoding.dense import Dense, DenseError, DenseSpec
 from models.package import format1
@@ -49,6 +50,8 @@ Seal = Callable[[Path], object]
 """Signs a manifest."""
 SAMPLE = "A cat, 2 cats."
 """A text that every tokenizer has tokens for."""
+DRAFT, REPLACED = "package", "replaced"
+"""In the folder that a package is prepared in: itself, and the former one while they change places."""
 CHECKPOINT = "config.json"
 """No package that stands alone has it."""
 
@@ -152,26 +155,42 @@ class Package:
 def draft(target: Path) -> Iterator[Path]:
     """A folder to prepare a package in, on the same file system as `target`.
 
-    It is gone afterwards, with everything in it, unless `publish` moved it to its place. Raises PackageError where
-    `target` is something that a package must not replace.
+    It is gone afterwards, with everything in it, unless `publish` moved it to its place. So are those of processes that
+    were killed. Raises PackageError where `target` is something that a package must not replace.
     """
     check_target(target)
     target = _behind(target)
+    _remove_left(target)
     new_parents = [parent for parent in target.parents if not parent.exists()]
     workspace = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
-    try:  # before the first folder is made: Ctrl-C may come at any point
-        folder = workspace / "package"
-        folder.mkdir(parents=True)
-        yield folder
-    except OSError as error:
-        error.filename = error.filename or str(target)  # who writes to a full disk is not told where
-        raise
-    finally:
-        if workspace.exists():
+    with ExitStack() as held:  # until it is gone
+        try:  # before the first folder is made: Ctrl-C may come at any point
+            workspace.mkdir(parents=True)
+            with suppress(OSError):  # without locks nobody takes it for one that was left
+                held.enter_context(hold(workspace, wait=True))
+            folder = workspace / DRAFT
+            folder.mkdir()
+            yield folder
+        except OSError as error:
+            error.filename = error.filename or str(target)  # who writes to a full disk is not told where
+            raise
+        finally:
+            if workspace.exists():
+                shutil.rmtree(workspace)
+            for parent in new_parents:
+                with suppress(OSError):  # not empty: the package is there
+                    parent.rmdir()
+
+
+def _remove_left(target: Path) -> None:
+    """What processes left beside it that were killed: a folder that nobody holds, and has something in it already."""
+    for workspace in [*target.parent.glob(f".{escape(target.name)}.{'[0-9a-f]' * 16}")]:
+        with suppress(OSError), hold(workspace, wait=False):
+            if not (workspace / DRAFT).exists() and not (workspace / REPLACED).exists():
+                continue  # one that begins
+            if (workspace / REPLACED).exists() and not target.exists():
+                (workspace / REPLACED).rename(target)
             shutil.rmtree(workspace)
-        for parent in new_parents:
-            with suppress(OSError):  # not empty: the package is there
-                parent.rmdir()
 
 
 def file_entries(folder: Path) -> dict[str, FileEntry]:
@@ -186,7 +205,7 @@ def publish(folder: Path, manifest: Manifest, target: Path, seal: Seal | None = 
     _finish(folder, manifest, seal)
     for path in [*folder.iterdir(), folder]:
         sync(path)
-    replaced = folder.parent / "replaced"
+    replaced = folder.parent / REPLACED
     try:
         if target.exists():
             target.rename(replaced)

@@ -316,6 +316,7 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "host and port": ({"target": ("localhost", 8500)}, r"target is \('localhost', 8500\); it must be HOST:PORT"),
     "bytes": ({"target": b"localhost:8500"}, "target is b'localhost:8500'; it must be HOST:PORT"),
     "nothing": ({"target": None}, "target is None; it must be HOST:PORT"),
+    "a time that is no number": ({"hedge_after_s": "1"}, "hedge_after_s is '1'; it must be a number of seconds"),
     "a token in bytes": ({"token": b"x"}, "token is bytes; it must be a str, or a function that gives one, or None"),
 }
 

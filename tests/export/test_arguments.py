@@ -1,5 +1,6 @@
 """The command line of export: what it answers before anything that takes long is imported."""
 
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -102,3 +103,10 @@ def test_a_folder_may_have_any_name(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 def test_a_name_with_colons_is_told_as_it_is(capsys: Capture) -> None:
     assert main(["nowhere/:x:"]) == 2
     assert capsys.readouterr().err.startswith("error: nowhere/:x: ")
+
+
+def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path: Path, capsys: Capture) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    assert main([str(tmp_path)]) == 2
+    told = f"error: {tmp_path / 'config.json'} is neither a file nor a folder; take it out of the checkpoint"
+    assert told in " ".join(capsys.readouterr().err.split())

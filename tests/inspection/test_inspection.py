@@ -262,6 +262,13 @@ def test_what_no_search_has_is_refused(
     assert told in capsys.readouterr().err
 
 
+def test_languages_may_be_named_as_in_requests(tiny_package: Package) -> None:
+    source, target = tiny_package.manifest.source_languages[0], tiny_package.manifest.target_languages[0]
+    asked = replace(WANTED, source_language=f"{source.upper()}-Latn-x-old", target_language=f"{target}_XX")
+    found = inspect(tiny_package.folder, asked).wanted
+    assert (found.source_language, found.target_language) == (source, target)
+
+
 def test_a_text_that_is_no_utf_8_is_refused(tiny_package: Package, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tiny_package.folder), "caf\udce9"]) == 2
     assert capsys.readouterr().err == "error: the text is not UTF-8: character 4 is not whole\n"

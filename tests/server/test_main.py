@@ -253,11 +253,11 @@ def test_what_needs_no_engine_imports_none(flag: str, told: str) -> None:
     assert done.stdout.splitlines()[-1] == "False"
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_help_that_has_no_room_is_told(unbuffered: str) -> None:
+@pytest.mark.parametrize(("flag", "unbuffered"), [("--help", ""), ("--help", "1"), ("--version", "1")])
+def test_help_that_has_no_room_is_told(flag: str, unbuffered: str) -> None:
     with open("/dev/full", "wb") as output:
         done = subprocess.run(
-            [sys.executable, "-m", "server", "--help"],
+            [sys.executable, "-m", "server", flag],
             cwd=ROOT,
             env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
             stdout=output,

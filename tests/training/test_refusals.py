@@ -7,7 +7,7 @@ from pydantic import ValidationError
 from rich.console import Console
 
 from training import command
-from training.config import Distillation
+from training.config import Distillation, Experiment, read_experiment
 from training.corpus import check, choose
 from training.encoders.config import EncoderExperiment, WordPieces
 from training.encoders.run import read
@@ -68,6 +68,13 @@ def test_keys_that_an_encoder_has_no_use_for_are_refused(objective: str, section
     }
     with pytest.raises(ValidationError, match=f"has no {key}"):
         EncoderExperiment.model_validate(run | section)
+
+
+def test_a_run_without_a_name_does_not_write_where_one_stands(tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    file.write_text('output = ""\n', encoding="utf-8")
+    with pytest.raises(TrainingError, match="output: it is empty; name a folder"):
+        read_experiment(file, Experiment)
 
 
 def test_a_name_with_colons_is_told_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

@@ -96,6 +96,13 @@ def worker_count(text: str) -> int:
     return _counted(whole(text), 1024)
 
 
+def cluster(text: str) -> str:
+    """Where a cluster of Ray is."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError('is empty; give HOST:PORT, or "auto"')
+    return text
+
+
 def _counted(value: int, most: int) -> int:
     if not 1 <= value <= most:
         raise argparse.ArgumentTypeError(f"{value} is not from 1 to {most}")

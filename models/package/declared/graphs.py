@@ -271,6 +271,9 @@ class GraphsSpec(Frozen):
             for token_id in chain.from_iterable(texts):
                 if not 0 <= token_id < size:
                     raise ValueError(f"a probe has token {token_id}; the model has {size} {side} tokens")
+        for token_ids in targets:
+            if token_ids[-1] != self.vocabulary.end_id:
+                raise ValueError(f"vocabulary.end_id is {self.vocabulary.end_id}; a probe ends with {token_ids[-1]}")
         if (most := max((len(probe.numbers) for probe in self.vector_probes), default=0)) > self.width:
             raise ValueError(f"a probe has {most} numbers; a vector has {self.width}")
         if (longest := max(map(len, (*sources, *targets)), default=0)) > self.max_positions:

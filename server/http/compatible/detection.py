@@ -38,13 +38,16 @@ class Langid:
         """Of the languages that it knows, by its own names."""
 
     def choose_among(self, languages: Iterable[str]) -> None:
-        """BCP 47 tags; those that it does not know are never found."""
-        known = set(self._identifier.labels)
+        """BCP 47 tags; those that it does not know are never found. To be called once: all others are given up."""
+        every, known = self._identifier, set(self._identifier.labels)
         for tag in languages:
             label = tag.partition("-")[0].lower()
             if label in known:
                 self._tags.setdefault(label, tag)
-        self._identifier.set_languages(list(self._tags))
+        every.set_languages(list(self._tags))
+        # Made anew of what is left: it would keep the tables of all languages, 28 MB, to be set to others.
+        chosen = every.nb_ptc, every.nb_pc, every.nb_classes, every.tk_nextmove, every.tk_output
+        self._identifier = type(every)(*chosen, norm_probs=True, tk_row=every.tk_row)
 
     def rank(self, text: str) -> Sequence[Detected]:
         if not self._tags or not any(map(str.isalpha, text)):

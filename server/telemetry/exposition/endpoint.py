@@ -90,7 +90,7 @@ class MetricsServer:
         server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES)
+        connection = h11.Connection(h11.SERVER, max_incomplete_event_size=REQUEST_BYTES - 1)
         try:
             host, port, *_ = writer.get_extra_info("peername") or ("", 0)
             answer, with_body = await self._answer(connection, reader, host, port)
@@ -189,8 +189,11 @@ def serving(listener: socket.socket, registry: CollectorRegistry) -> Iterator[Me
 
 
 async def _next_event(connection: h11.Connection, reader: asyncio.StreamReader) -> object:
+    left = REQUEST_BYTES
     while (event := connection.next_event()) is h11.NEED_DATA:
-        connection.receive_data(await reader.read(REQUEST_BYTES))
+        data = await reader.read(left)
+        left -= len(data)
+        connection.receive_data(data)
     return event
 
 

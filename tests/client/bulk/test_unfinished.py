@@ -74,6 +74,21 @@ def test_a_run_that_waited_at_a_folder_that_was_moved_away_does_not_begin(tmp_pa
         assert not unfinished._is_at(lock, opened.fileno())
 
 
+def test_killed_before_its_first_row_it_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, target = tmp_path / "a.txt", tmp_path / "b.txt"
+    source.write_text("a\n")
+
+    def translate(texts: list[str]) -> list[str]:
+        raise Killed
+
+    with monkeypatch.context() as patched, pytest.raises(Killed):
+        patched.setattr(Unfinished, "end", lambda _: None)
+        Bulk(translate=translate, asked={"num_beams": 99}).run(source, target)
+    assert "job.json" in names(tmp_path / "b.txt.unfinished")
+    assert Bulk(asked={"num_beams": 4}).run(source, target).rows == 1
+    assert names(tmp_path) == ["a.txt", "b.txt"]
+
+
 @pytest.mark.parametrize("data", [None, b"", b"[]", b"{", b"\xff", b"[" * 100_000])
 def test_without_what_was_asked_for_nothing_is_gone_on_with(data: bytes | None, tmp_path: Path) -> None:
     """What is done may be of other options."""

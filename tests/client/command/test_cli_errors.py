@@ -92,6 +92,7 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["translate", "a", "--early-stopping", "maybe"], "--early-stopping: 'maybe' is not one of false, true, never"),
         (["translate", "a", "--num-beam", "4"], "translate: --num-beam is no flag; did you mean --num-beams?"),
         (["translate", "a", "--beams=4"], "translate: --beams is no flag; did you mean --num-beams?"),
+        (["bulk", "a", "b", "--ray", ""], 'dragoman bulk: --ray: is empty; give HOST:PORT, or "auto"'),
         (["models", "--model", "x"], "dragoman models: --model is no flag; see dragoman models --help\n"),
         (
             ["translate", "a", "--glossary", "no/such"],
@@ -102,7 +103,7 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["health", "--timeout", "0"], "--timeout: 0 is not above 0 and at most 1000000000 seconds"),
         (["health", "--timeout", "inf"], "--timeout: inf is not above 0 and at most 1000000000 seconds"),
         (["health", "--timeout", "1e10"], "--timeout: 1e10 is not above 0 and at most 1000000000 seconds"),
-        (["health", "--target", " "], "--target: is empty; give HOST:PORT"),
+        (["health", "--target", " "], "--target: a target is empty; give HOST:PORT"),
         (["health", "--target", "http://a:1/b"], "--target: http://a:1/b is a URL; give HOST:PORT, such as a:1\n"),
         (["health", "--target", "https://a:1"], "is a URL; give HOST:PORT, such as a:1, and ask for TLS"),
         (["health", "--target", "localhost"], "localhost has no port; give HOST:PORT, such as localhost:8500"),

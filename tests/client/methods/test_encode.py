@@ -5,6 +5,7 @@ from contextlib import closing
 from itertools import count
 from typing import Any
 
+import numpy as np
 import pytest
 
 from dragoman import Client
@@ -80,6 +81,26 @@ def test_what_goes_wrong_with_many_texts_is_raised(
 ) -> None:
     with Client(server.target) as client, pytest.raises(error, match=message):
         list(client.stream_encode(texts))
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"dimensions": "256"}, "dimensions is '256'; it must be a whole number"),
+        ({"normalize": "yes"}, "normalize is 'yes'; it must be True or False"),
+        ({"poolings": 3}, "poolings is 3; it must be a list of them"),
+    ],
+)
+def test_an_option_of_another_kind_is_named(server: FakeServer, call: Call, options: Any, told: str) -> None:
+    with pytest.raises(TypeError, match=told):
+        call(server.target, "encode", "abc", **options)
+    assert server.requests == []
+
+
+def test_numbers_of_numpy_are_options_too(server: FakeServer, call: Call) -> None:
+    call(server.target, "encode", "abc", dimensions=np.int64(1), normalize=np.bool_(True))
+    [request] = server.requests
+    assert (request.dimensions, request.normalize) == (1, True)
 
 
 def test_an_answer_too_few_of_many_texts_fails(call: Call) -> None:

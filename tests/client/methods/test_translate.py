@@ -142,7 +142,7 @@ def test_an_impossible_early_stopping_is_refused(server: FakeServer, call: Call)
     ("options", "told"),
     [
         ({"seed": 2**64}, f"seed: .*{2**64}"),
-        ({"num_beams": "four"}, "num_beams: .*str"),
+        ({"num_beams": "four"}, "num_beams is 'four'; it must be a whole number"),
         ({"suppress_tokens": [3, 2**40]}, f"suppress_tokens: .*{2**40}"),
         ({"stop_strings": [3]}, "stop_strings: "),
         ({"bad_words": [3]}, "bad_words: "),
@@ -153,6 +153,9 @@ def test_an_impossible_early_stopping_is_refused(server: FakeServer, call: Call)
         ({"target_prefix": "\ud800"}, "target_prefix: .*surrogates not allowed"),
         ({"target_language": 3}, "target_language is 3; it must be a str"),
         ({"prompt": b"a"}, "prompt is b'a'; it must be a str"),
+        ({"no_cache": "no"}, "no_cache is 'no'; it must be True or False"),
+        ({"glossary": "cat"}, "glossary is 'cat'; it must be a dict from str to str"),
+        ({"glossary": {"cat": 1}}, "glossary is {'cat': 1}; it must be a dict from str to str"),
         ({"timeout_s": "5"}, "timeout_s is '5'; it must be a number of seconds"),
         ({"timeout_s": None}, "timeout_s is None; it must be a number of seconds"),
     ],

@@ -214,6 +214,10 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
             in_graphs(probes=[{"source_ids": [5, 0], "token_ids": [-1], "score": 0.0}]),
             "a probe has token -1; the model has 212 target tokens",
         ),
+        (
+            in_graphs(probes=[{"source_ids": [5, 0], "token_ids": [7, 3], "score": 0.0}]),
+            "vocabulary.end_id is 0; a probe ends with 3",
+        ),
         (in_graphs(probes=[{"source_ids": [], "token_ids": [0], "score": 0.0}]), "a probe has no source tokens"),
         (
             in_graphs(aligner={"layer": 0, "heads": [99], "tokens": 2, "right": 1}),

@@ -1,8 +1,12 @@
 """A package stands in its place only if it is whole, and takes nobody else's."""
 
+import errno
+import fcntl
 import re
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +14,7 @@ import pytest
 from models.package.checked import PackageError
 from models.package.folder import MANIFEST, Package, draft, file_entries, publish
 from models.package.manifest import Manifest
+from tests.server_process import ROOT
 
 
 def fill(folder: Path, source: Package) -> Manifest:
@@ -76,6 +81,54 @@ def test_ctrl_c_between_two_packages_keeps_the_old_one(
         publish(folder, manifest, copy)
     assert Package.open(copy).sha256 == tiny_package.sha256
     assert list(copy.parent.iterdir()) == [copy]
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from models.package.folder import REPLACED, draft
+target = Path(sys.argv[1])
+with draft(target) as folder:
+    (folder / "weights.bin").touch()
+    if target.exists():
+        target.rename(folder.parent / REPLACED)
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("name", ["copy", "[n]ew"])
+def test_what_a_killed_process_leaves_goes_with_the_next_draft(name: str, copy: Path) -> None:
+    """And a package that it had just moved away is put back."""
+    target = copy.with_name(name)
+    there = [path.name for path in copy.parent.iterdir()]
+    subprocess.run([sys.executable, "-c", KILLED, target], cwd=ROOT, check=False)
+    assert len(list(copy.parent.glob(".*"))) == 1
+    with draft(target):
+        assert target.exists() == (name in there)
+    assert [path.name for path in copy.parent.iterdir()] == there
+
+
+def test_a_draft_that_is_worked_on_stays(tiny_package: Package, tmp_path: Path) -> None:
+    target = tmp_path / "package"
+    with draft(target) as first:
+        (first / "weights.bin").touch()
+        with draft(target) as second:
+            publish(second, fill(second, tiny_package), target)
+        assert (first / "weights.bin").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["package"]
+
+
+def test_without_locks_nothing_is_taken_for_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such as NFS without its lock daemon."""
+
+    def flock(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    with draft(tmp_path / "package") as first:
+        with draft(tmp_path / "package"):
+            pass
+        assert first.exists()
 
 
 def test_only_a_package_is_replaced(tmp_path: Path) -> None:

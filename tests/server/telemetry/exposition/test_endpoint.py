@@ -109,6 +109,13 @@ def test_what_is_not_asked_for_right_is_told_so(port: int, request_: bytes, stat
     assert b"\napples 3.0\n" in ask(port, REQUEST)
 
 
+@pytest.mark.parametrize(("more", "status"), [(0, 200), (1, 431)])
+def test_a_request_of_16_kib_is_the_largest(port: int, more: int, status: int) -> None:
+    begun, ended = b"GET /metrics HTTP/1.1\r\nHost: x\r\nX: ", b"\r\n\r\n"
+    request = begun + b"x" * (REQUEST_BYTES + more - len(begun + ended)) + ended
+    assert ask(port, request).startswith(f"HTTP/1.1 {status} ".encode())
+
+
 @pytest.mark.parametrize("path", ["/metrics", "/"])
 def test_whoever_asks_by_head_gets_the_headers(port: int, path: str, caplog: pytest.LogCaptureFixture) -> None:
     request = f" {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
