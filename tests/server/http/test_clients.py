@@ -81,7 +81,7 @@ async def test_deepl() -> None:
         assert [one.code for one in await apart(client.get_target_languages)] == ["PT", "PT-BR"]
         usage = await apart(client.get_usage)
         assert usage.character.count == 35 and not usage.any_limit_reached
-        assert await apart(client.list_glossaries) == await apart(client.list_multilingual_glossaries) == []
+        assert [await apart(client.list_glossaries), await apart(client.list_multilingual_glossaries)] == [[], []]
         marked_up: Any = await apart(
             lambda: client.translate_text("<p><b>A cat.</b></p>", target_lang="PT-BR", tag_handling="html")
         )
