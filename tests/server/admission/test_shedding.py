@@ -1,4 +1,7 @@
-"""server.admission.shedding: most of what would be refused is refused before it is read, and others do not notice."""
+"""server.admission.shedding: most of what would be refused is refused before it is read, and others do not notice.
+
+Tests are asynchronous for a context of their own: the calls that they begin are nobody's afterwards.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -64,7 +67,9 @@ def full() -> ServerError:
 
 
 @pytest.mark.parametrize("error", [late, full])
-def test_a_caller_whose_calls_are_mostly_refused_has_few_of_them_looked_at(error: Callable[[], ServerError]) -> None:
+async def test_a_caller_whose_calls_are_mostly_refused_has_few_of_them_looked_at(
+    error: Callable[[], ServerError],
+) -> None:
     world = World()
     world.overload(3 * WINDOW_S, error)
     ends = world.overload(10.0, error)
@@ -74,7 +79,7 @@ def test_a_caller_whose_calls_are_mostly_refused_has_few_of_them_looked_at(error
     assert ends.count("shed") > len(ends) / 2
 
 
-def test_it_is_told_how_many_come_and_are_taken_and_when_to_come_again() -> None:
+async def test_it_is_told_how_many_come_and_are_taken_and_when_to_come_again() -> None:
     world = World()
     world.overload(3 * WINDOW_S, late)
     world.draw = 0.0
@@ -87,14 +92,14 @@ def test_it_is_told_how_many_come_and_are_taken_and_when_to_come_again() -> None
     assert int(error.metadata["taken_per_s"]) < RATE / 5
 
 
-def test_who_is_refused_now_and_then_is_always_looked_at() -> None:
+async def test_who_is_refused_now_and_then_is_always_looked_at() -> None:
     world = World()
     for number in range(1000):
         world.now += 0.01
         assert world.call(error=late() if number % 3 == 0 else None) != "shed"
 
 
-def test_other_callers_do_not_notice() -> None:
+async def test_other_callers_do_not_notice() -> None:
     world = World()
     for _ in range(20):
         world.overload(0.1, late)
@@ -102,7 +107,7 @@ def test_other_callers_do_not_notice() -> None:
         assert world.call("b") == "taken"
 
 
-def test_other_methods_and_urgent_calls_of_the_same_caller_do_not_notice() -> None:
+async def test_other_methods_and_urgent_calls_of_the_same_caller_do_not_notice() -> None:
     world = World()
     for _ in range(20):
         world.overload(0.1, late, bulk=True)
@@ -112,13 +117,13 @@ def test_other_methods_and_urgent_calls_of_the_same_caller_do_not_notice() -> No
     assert world.call(bulk=True) == "shed"
 
 
-def test_documents_are_counted_as_they_come_and_not_as_the_bulk_that_they_become() -> None:
+async def test_documents_are_counted_as_they_come_and_not_as_the_bulk_that_they_become() -> None:
     world = World()
     ends = world.overload(3 * WINDOW_S, late, method="TranslateDocument", document=True)
     assert ends.count("shed") > len(ends) / 2
 
 
-def test_who_calls_less_than_ten_times_a_second_is_always_looked_at() -> None:
+async def test_who_calls_less_than_ten_times_a_second_is_always_looked_at() -> None:
     world = World()
     world.draw = 0.0
     for number in range(100):
@@ -126,7 +131,7 @@ def test_who_calls_less_than_ten_times_a_second_is_always_looked_at() -> None:
         assert world.call(error=None if number % 9 == 8 else late()) != "shed"
 
 
-def test_as_soon_as_nobody_is_refused_all_are_looked_at() -> None:
+async def test_as_soon_as_nobody_is_refused_all_are_looked_at() -> None:
     world = World()
     world.overload(3 * WINDOW_S, late)
     world.now += HOLD_S + 0.001
@@ -134,7 +139,7 @@ def test_as_soon_as_nobody_is_refused_all_are_looked_at() -> None:
     assert [world.call() for _ in range(100)] == ["taken"] * 100
 
 
-def test_who_has_more_time_than_those_who_would_be_late_is_looked_at() -> None:
+async def test_who_has_more_time_than_those_who_would_be_late_is_looked_at() -> None:
     world = World()
     world.overload(3 * WINDOW_S, late)
     world.draw = 0.0
@@ -142,7 +147,7 @@ def test_who_has_more_time_than_those_who_would_be_late_is_looked_at() -> None:
     assert (world.call(left_s=1.2), world.call(left_s=None)) == ("taken", "taken")
 
 
-def test_where_the_queue_is_full_more_time_is_of_no_use() -> None:
+async def test_where_the_queue_is_full_more_time_is_of_no_use() -> None:
     world = World()
     world.overload(3 * WINDOW_S, full)
     world.draw = 0.0
@@ -150,12 +155,12 @@ def test_where_the_queue_is_full_more_time_is_of_no_use() -> None:
 
 
 @pytest.mark.parametrize("error", [Draining, lambda: WouldBeLate(0.0, -0.1)])
-def test_other_errors_and_work_that_was_begun_shed_nothing(error: Callable[[], ServerError]) -> None:
+async def test_other_errors_and_work_that_was_begun_shed_nothing(error: Callable[[], ServerError]) -> None:
     world = World()
     assert "shed" not in world.overload(3 * WINDOW_S, error)
 
 
-def test_accounts_of_those_who_are_no_longer_refused_are_forgotten() -> None:
+async def test_accounts_of_those_who_are_no_longer_refused_are_forgotten() -> None:
     world = World()
     for number in range(5 * SWEEP_FROM):
         world.now += 2 * WINDOW_S / SWEEP_FROM
