@@ -40,6 +40,6 @@ class Pace:
 
 
 AT_ONCE = Pace()
-BESIDE = Pace(share=0.1, nice=10)
+BESIDE = Pace(share=0.1, nice=15)
 """While others serve, whom it is to cost a step at most: a tenth of a second of work takes a second. Nicer than that it
 would not get on where other programs have the cores."""
