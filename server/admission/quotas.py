@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from server.admission.accounts import Accounts
 from server.errors import QuotaExceeded
 from server.errors.retry import apart
 from server.telemetry.metrics.caller import CallerMetrics
@@ -15,8 +16,6 @@ BURST_S = 1.0
 """So many seconds' worth may come at once. One call that asks for more is let in when nothing is owed, and is owed."""
 CALL_RETRY_S = 0.2
 """Advice to a caller with too many calls under way."""
-SWEEP_FROM = 1024
-"""Accounts that may be kept before those who owe nothing are looked for."""
 
 
 class Quota(BaseModel):
@@ -75,8 +74,7 @@ class Quotas:
         """default: of callers without a quota of their own. `chance`: a number from 0 to 1."""
         self._default, self._metrics = default, metrics
         self._clock, self._chance = clock, chance
-        self._accounts: dict[str, Account] = {}
-        self._sweep_at = SWEEP_FROM
+        self._accounts = Accounts[str, Account]()
 
     def running(self, caller: str, quota: Quota | None = None) -> "Running":
         """A call of the caller is under way from now on, until what this gives is left, which is a context.
@@ -120,13 +118,6 @@ class Quotas:
     def _account(self, caller: str) -> Account:
         account = self._accounts.get(caller)
         if account is None:
-            if len(self._accounts) >= self._sweep_at:
-                self._sweep()
-            account = self._accounts[caller] = Account(self._default)
+            now = self._clock()
+            account = self._accounts.open(caller, Account(self._default), lambda one: one.owes(now))
         return account
-
-    def _sweep(self) -> None:
-        """Forgets those who owe nothing: there may be any number of hosts."""
-        now = self._clock()
-        self._accounts = {name: account for name, account in self._accounts.items() if account.owes(now)}
-        self._sweep_at = max(SWEEP_FROM, 2 * len(self._accounts))

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from server.admission.accounts import Accounts
 from server.errors import Overloaded, TooManyCalls, WouldBeLate
 from server.errors.retry import apart
 from server.telemetry.calls import Call, current_call
@@ -23,8 +24,6 @@ HOLD_S = 0.1
 """So long after a refusal calls may be shed. Without new ones there is room again."""
 MORE_TIME = 1.1
 """Whoever has so many times as long as those who were refused is looked at: it may well be answered."""
-SWEEP_FROM = 1024
-"""Accounts that may be kept before those of callers who are no longer refused are looked for."""
 
 Kind = tuple[str, str, bool]
 """Calls of which it may be said what becomes of one by what became of others: their caller, method, and whether they
@@ -73,8 +72,7 @@ class Shedding:
     ) -> None:
         """`chance`: a number from 0 to 1."""
         self._clock, self._chance = clock, chance
-        self._accounts: dict[Kind, Account] = {}
-        self._sweep_at = SWEEP_FROM
+        self._accounts = Accounts[Kind, Account]()
 
     def look(self) -> "Look":
         """A context in which the call that runs is looked at. Raises TooManyCalls when it is entered."""
@@ -92,22 +90,17 @@ class Shedding:
             raise TooManyCalls(account.calls, account.taken, apart(account.retry_after_s, self._chance))
         account.taken += 1
 
-    def refused(self, call: Call, kind: Kind, error: Overloaded | WouldBeLate, retry_after_s: float) -> None:
-        """A call that was looked at is refused, and told when to come again."""
+    def refused(self, call: Call, kind: Kind, error: Overloaded | WouldBeLate) -> None:
+        """A call that was looked at is refused."""
+        if error.retry_after_s is None:  # it was taken, and then it was too late for it
+            return
         now, account = self._clock(), self._accounts.get(kind)
         if account is None:
-            account = self._open(kind, now)
+            account = self._accounts.open(kind, Account(now), lambda one: now - one.refused_s < WINDOW_S)
         left_s = math.inf if isinstance(error, Overloaded) else _left_s(call, now)
         account.left_s = max(left_s, account.left_s) if account.holds(now) else left_s
         account.taken, account.refused_s = max(0.0, account.taken - 1), now
-        account.retry_after_s = retry_after_s
-
-    def _open(self, kind: Kind, now: float) -> Account:
-        if len(self._accounts) >= self._sweep_at:
-            self._accounts = {key: one for key, one in self._accounts.items() if now - one.refused_s < WINDOW_S}
-            self._sweep_at = max(SWEEP_FROM, 2 * len(self._accounts))
-        account = self._accounts[kind] = Account(now)
-        return account
+        account.retry_after_s = error.retry_after_s
 
 
 class Look:
@@ -124,9 +117,8 @@ class Look:
         self._shedding.check(self._call, self._kind)
 
     def __exit__(self, _: object, raised: BaseException | None, __: object) -> None:
-        # Without such an advice it was taken, and then it was too late for it.
-        if isinstance(raised, Overloaded | WouldBeLate) and raised.retry_after_s is not None:
-            self._shedding.refused(self._call, self._kind, raised, raised.retry_after_s)
+        if isinstance(raised, Overloaded | WouldBeLate):
+            self._shedding.refused(self._call, self._kind, raised)
 
 
 def _left_s(call: Call, now: float) -> float:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
-from server.admission.quotas import BURST_S, CALL_RETRY_S, SWEEP_FROM, Quota, Quotas
+from server.admission.accounts import SWEEP_FROM
+from server.admission.quotas import BURST_S, CALL_RETRY_S, Quota, Quotas
 from server.errors import QuotaExceeded
 from server.errors.retry import JITTER
 from server.telemetry.metrics.caller import MOST_CALLERS, CallerMetrics

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from server.admission.shedding import HOLD_S, MORE, SWEEP_FROM, TIMES, WINDOW_S, Shedding
+from server.admission.accounts import SWEEP_FROM
+from server.admission.shedding import HOLD_S, MORE, TIMES, WINDOW_S, Shedding
 from server.errors import Draining, Overloaded, ServerError, TooManyCalls, WouldBeLate
 from server.telemetry.calls import Call, begin
 
