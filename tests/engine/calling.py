@@ -111,8 +111,10 @@ class Service:
         )
 
     def submit(self, *calls: Call) -> None:
-        for call in calls:
-            self.runner.submit(call.request)
+        """All at once: no worker takes one of them before the others have come."""
+        with self.runner._work:
+            for call in calls:
+                self.runner.submit(call.request)
 
     def sample(self, name: str, **labels: str) -> float:
         value = self.registry.get_sample_value(name, {"model": "copy", **labels})
