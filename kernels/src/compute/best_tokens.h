@@ -44,13 +44,14 @@ struct RowSearch {
 };
 
 static float nth_largest_look(const RowSearch& row, int n) {
-  float x[most_found];
+  float x[most_found + 16];
   for (int i = 0; i < row.count; i++) x[i] = row.found[i].look;
   return nth_largest(x, row.count, n);
 }
 
+// Without branches, which no processor would foresee.
 INLINE bool is_wanted(const RowSearch& row, int k, const Found& f) {
-  return f.look >= row.last_kept || f.look + f.off >= row.lowers[k - 1];
+  return (f.look >= row.last_kept) | (f.look + f.off >= row.lowers[k - 1]);
 }
 
 static void sort_out(RowSearch& row, int k) {
@@ -61,7 +62,8 @@ static void sort_out(RowSearch& row, int k) {
   int kept = 0;
   for (int i = 0; i < row.count; i++) {
     const Found f = row.found[i];
-    if (is_wanted(row, k, f)) row.found[kept++] = f;
+    row.found[kept] = f;
+    kept += is_wanted(row, k, f);
   }
   row.count = kept;
   row.whole = row.whole || kept > most_found - 32;
@@ -224,30 +226,44 @@ struct ExactSum {
   }
   MEMBER bool wanted(double share) const { return count < row.count && rest() > share * total; }
 
-  MEMBER void add(int i) {
+  // The i-th look will be computed.
+  MEMBER void take(int i) {
     const Found f = row.found[i];
     row.found[i] = row.found[count];
     row.found[count] = f;
-    logits[count] = logit(b, x, f.id);
-    most = logits[count] > most ? logits[count] : most;
     looks += in_parts(exp((double)f.look - row.most));
     count++;
   }
 
+  // Those from `first` on that were taken.
+  MEMBER void compute(int first) {
+    int32_t ids[most_summed];
+    for (int i = first; i < count; i++) ids[i] = row.found[i].id;
+    logits_of(b.table, b.look.bias, x, ids + first, count - first, logits + first);
+    for (int i = first; i < count; i++) most = logits[i] > most ? logits[i] : most;
+  }
+
   MEMBER void add_all() {
     float least = lowest;  // exclusive
-    for (; count < summed_in_order && wanted(rest_share); add(count)) {
+    while (count < summed_in_order && wanted(rest_share)) {
       place_look(row, count);
       least = row.found[0].look - summed_depth;
       if (row.found[count].look < least) return;
+      take(count);
+      compute(count - 1);
     }
     if (!wanted(much)) return;
     if (row.count > most_summed) {
       const float next = nth_largest_look(row, most_summed + 1);
       least = next > least ? next : least;
     }
-    for (int i = count; i < row.count; i++)
-      if (row.found[i].look > least) add(i);
+    const int first = count;
+    for (int i = first; i < row.count; i++)
+      if (row.found[i].look > least) {
+        prefetch_row(b.table, row.found[i].id);
+        take(i);
+      }
+    compute(first);
   }
 
   // The logarithm of the sum of all exponentials.

@@ -37,7 +37,7 @@ struct CoarseRow {
 };
 
 static float nth_largest_look(const Seen* seen, int count, int n) {
-  float looks[most_seen];
+  float looks[most_seen + 16];
   for (int i = 0; i < count; i++) looks[i] = seen[i].look;
   return nth_largest(looks, count, n);
 }

@@ -92,27 +92,46 @@ struct Best {
   }
 };
 
-// The n-th largest of x (Hoare 1961, algorithm 65), which is left in another order.
+// Whole numbers in the order of the numbers, as far apart as there are others between them. Its own inverse.
+INLINE int32_t rank(int32_t bits) { return bits < 0 ? bits ^ 0x7fffffff : bits; }
+INLINE int32_t rank(float x) {
+  int32_t bits;
+  memcpy(&bits, &x, 4);
+  return rank(bits);
+}
+INLINE float of_rank(int32_t number) {
+  const int32_t bits = rank(number);
+  float x;
+  memcpy(&x, &bits, 4);
+  return x;
+}
+
+// How many are no less than `least`. x: filled up to 16 with what is.
+INLINE int count_from(const float* x, int count, float least) {
+  Ints counts = all(0);
+  for (int i = 0; i < count; i += 16) counts = counts - (load(x + i) >= all(least));
+  return joined(counts, [](auto a, auto b) INLINED { return a + b; });
+}
+
+// The n-th largest of x, behind which is room for 16: halves what it may be. Nothing is moved, so nothing depends on
+// what a processor cannot foresee.
 static float nth_largest(float* x, int count, int n) {
-  for (int first = 0, last = count - 1; first < last;) {
-    const float pivot = x[(first + last) / 2];
-    int i = first, j = last;
-    while (i <= j) {
-      while (x[i] > pivot) i++;
-      while (x[j] < pivot) j--;
-      if (i > j) break;
-      const float other = x[i];
-      x[i++] = x[j];
-      x[j--] = other;
-    }
-    if (n - 1 <= j)
-      last = j;
-    else if (n - 1 >= i)
-      first = i;
-    else
-      break;
+  for (int i = 0; i < 16; i++) x[count + i] = -__builtin_inff();
+  Floats most = load(x), least = all(x[0]);
+  for (int i = 0; i < count; i += 16) {
+    const Floats some = load(x + i);
+    most = larger(some, most);
+    least = smaller(where(some >= all(lowest), some, least), least);
   }
-  return x[n - 1];
+  int32_t low = rank(smallest(least)), high = rank(largest(most));
+  while (low < high) {
+    const int32_t middle = (int32_t)(low + ((int64_t)high - low + 1) / 2);
+    if (count_from(x, count, of_rank(middle)) >= n)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return of_rank(low);
 }
 
 // Every token exactly: those allowed, or all.

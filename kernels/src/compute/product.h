@@ -70,13 +70,23 @@ INLINE const int8_t* panel_of(const PackedWeight& w, int panel) {
 
 template <int ROWS, class Rows, class Each>
 static inline void tile_and_use(int rows, const Rows& x, int row, const PackedWeight& w, int panel,
-                                const int8_t* ahead, int32_t* sums, Each& each) {
+                                const Ahead& ahead, int32_t* sums, Each& each) {
   if constexpr (ROWS > 1) {
     if (rows < ROWS) return tile_and_use<ROWS - 1>(rows, x, row, w, panel, ahead, sums, each);
   }
   tile<ROWS, Rows::kind>(x.rows + row * x.stride, x.stride, panel_of<Rows::kind>(w, panel), ahead,
                          w.start + panel * columns, w.depth, sums);
   each(row, ROWS, panel, sums);
+}
+
+constexpr int step_lines = columns * group / 64;
+
+// What one of so many tiles that share a panel asks for of the next. The last brings it into the first cache, where it
+// would have driven out the panel that the others read; they have brought it from memory to the second, a part each.
+INLINE Ahead ahead_of(const int8_t* next, int tile, int tiles) {
+  if (tile == tiles - 1) return {next, true, 0, step_lines};
+  const int first = step_lines * tile / (tiles - 1), last = step_lines * (tile + 1) / (tiles - 1);
+  return {first < last ? next : nullptr, false, first, last};
 }
 
 // each(row, count, panel, sums [count][columns]) for all rows and panels; of a row the panels come in order. Rows go in
@@ -89,11 +99,10 @@ static void multiply(const PackedWeight& w, const Rows& x, int rows, Each& each)
   for (int block = 0, first = 0; block < blocks; block++) {
     const int count = rows / blocks + (block < rows % blocks), tiles = (count + Rows::most - 1) / Rows::most;
     for (int panel = 0; panel < w.panels; panel++) {
-      const int8_t* next = panel_of<Rows::kind>(w, panel + 1);
+      const int8_t* next = panel + 1 < w.panels ? panel_of<Rows::kind>(w, panel + 1) : nullptr;
       for (int t = 0, row = first; t < tiles; t++) {
         const int size = count / tiles + (t < count % tiles);
-        const int8_t* ahead = t == tiles - 1 && panel + 1 < w.panels ? next : nullptr;
-        tile_and_use<Rows::most>(size, x, row, w, panel, ahead, sums, each);
+        tile_and_use<Rows::most>(size, x, row, w, panel, ahead_of(next, t, tiles), sums, each);
         row += size;
       }
     }

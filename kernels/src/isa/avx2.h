@@ -7,6 +7,7 @@
 #define VECTOR_BYTES 32
 #include <immintrin.h>
 
+#include "compute/ahead.h"
 #include "compute/lanes.h"
 #include "compute/table.h"
 
@@ -41,19 +42,14 @@ static void prepare(const uint8_t* x, int depth, uint8_t* out) {
 
 // vpmaddwd multiplies 2 s16 by 2 s16 and adds them to 32 bits: the other two instructions of a step run beside it.
 template <int ROWS>
-static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, int depth,
-                      int32_t* sums) {
+static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, int depth, int32_t* sums) {
   constexpr int vectors = columns / 8;
   __m256i total[ROWS][vectors];
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { total[r][v] = _mm256_setzero_si256(); });
   });
   for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
-    if (ahead) {
-      _mm_prefetch((const char*)ahead, _MM_HINT_T0);
-      _mm_prefetch((const char*)ahead + 64, _MM_HINT_T0);
-      ahead += columns * group;
-    }
+    ahead.ask<columns * group>();
     __m256i spread[ROWS];
     unrolled<ROWS>([&](auto r) INLINED {
       int32_t two;
@@ -73,8 +69,8 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, cons
 }
 
 template <int ROWS, Packed KIND>
-static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
-                 int depth, int32_t* sums) {
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, const int32_t* start, int depth,
+                 int32_t* sums) {
   if constexpr (KIND == Packed::words) return wide_tile<ROWS>(x, stride, panel, ahead, depth, sums);
   constexpr int vectors = columns / 8;
   __m256i total[ROWS][vectors];
@@ -88,11 +84,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   for (int k = 0; k < depth; k += group, panel += columns * group, x += 2 * group) {
     __m256i weight[vectors];
     for (int v = 0; v < vectors; v++) weight[v] = _mm256_load_si256((const __m256i*)(panel + 32 * v));
-    if (ahead) {
-      _mm_prefetch((const char*)ahead, _MM_HINT_T0);
-      _mm_prefetch((const char*)ahead + 64, _MM_HINT_T0);
-      ahead += columns * group;
-    }
+    ahead.ask<columns * group>();
     for (int r = 0; r < ROWS; r++) {
       int32_t magnitudes, signs;
       memcpy(&magnitudes, x + r * stride, 4);

@@ -3,6 +3,7 @@
 #define VECTOR_BYTES 64
 #include <immintrin.h>
 
+#include "compute/ahead.h"
 #include "compute/lanes.h"
 #include "compute/table.h"
 
@@ -32,8 +33,8 @@ INLINE __m512i high_nibbles(__m512i both) { return _mm512_and_si512(both, _mm512
 INLINE __m512i low_nibbles(__m512i both) { return high_nibbles(_mm512_slli_epi32(both, 4)); }
 
 template <int ROWS, Packed KIND>
-static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
-                 int depth, int32_t* sums) {
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, const int32_t* start, int depth,
+                 int32_t* sums) {
   constexpr int vectors = columns / 16;
   __m512i total[ROWS][vectors];
   unrolled<ROWS>([&](auto r) INLINED {
@@ -54,10 +55,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   for (int k = 0; k < depth; k += numbers, panel += columns * group, x += numbers) {
     __m512i weight[vectors];
     unrolled<vectors>([&](auto v) INLINED { weight[v] = _mm512_load_si512(panel + 64 * v); });
-    if (ahead) {
-      for (int v = 0; v < vectors; v++) _mm_prefetch((const char*)ahead + 64 * v, _MM_HINT_T0);
-      ahead += columns * group;
-    }
+    ahead.ask<columns * group>();
     if constexpr (KIND == Packed::nibbles) {
       __m512i low[vectors];
       unrolled<vectors>([&](auto v) INLINED { low[v] = low_nibbles(weight[v]); });

@@ -3,6 +3,7 @@
 #define VECTOR_BYTES 32
 #include <immintrin.h>
 
+#include "compute/ahead.h"
 #include "compute/lanes.h"
 #include "compute/table.h"
 
@@ -27,19 +28,15 @@ INLINE void multiply_add(__m256i& total, __m256i x, __m256i weight) {
 }
 
 template <int ROWS, Packed KIND>
-static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
-                 int depth, int32_t* sums) {
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, const int32_t* start, int depth,
+                 int32_t* sums) {
   constexpr int vectors = columns / 8;
   __m256i total[ROWS][vectors];
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { total[r][v] = _mm256_loadu_si256((const __m256i*)(start + 8 * v)); });
   });
   for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
-    if (ahead) {
-      _mm_prefetch((const char*)ahead, _MM_HINT_T0);
-      _mm_prefetch((const char*)ahead + 64, _MM_HINT_T0);
-      ahead += columns * group;
-    }
+    ahead.ask<columns * group>();
     __m256i spread[ROWS];
     unrolled<ROWS>([&](auto r) INLINED {
       int32_t four;

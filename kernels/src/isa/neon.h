@@ -38,8 +38,8 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, int 
 }
 
 template <int ROWS, Packed KIND>
-static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
-                 int depth, int32_t* sums) {
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, const int32_t* start, int depth,
+                 int32_t* sums) {
   if constexpr (KIND == Packed::words) return wide_tile<ROWS>(x, stride, panel, depth, sums);
   constexpr int vectors = columns / 4;
   int32x4_t total[ROWS][vectors];
@@ -49,10 +49,7 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int
   for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
     int8x16_t weight[vectors];
     unrolled<vectors>([&](auto v) INLINED { weight[v] = vld1q_s8(panel + 16 * v); });
-    if (ahead) {
-      __builtin_prefetch(ahead);
-      ahead += columns * group;
-    }
+    ahead.ask<columns * group>();
     unrolled<ROWS>([&](auto r) INLINED {
       int32_t four;
       memcpy(&four, x + r * stride, 4);

@@ -3,6 +3,7 @@
 #define VECTOR_BYTES 16
 #include <arm_neon.h>
 
+#include "compute/ahead.h"
 #include "compute/lanes.h"
 #include "compute/table.h"
 

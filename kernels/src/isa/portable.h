@@ -28,6 +28,7 @@
 #pragma once
 #define VECTOR_BYTES 16
 #include "compute/halves.h"
+#include "compute/ahead.h"
 #include "compute/lanes.h"
 #include "compute/table.h"
 
@@ -52,11 +53,11 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, int 
 }
 
 // x: [ROWS][stride] bytes, prepared or u8 as it is, of which `depth` numbers count (a multiple of `group`); or s16 in
-// `depth` bytes. panel: as above. ahead: memory as large as the panel that will be wanted next, or null.
+// `depth` bytes. panel: as above. ahead: of the panel that will be wanted next.
 // start: i32 [columns]. sums: i32 [ROWS][columns], on 64 bytes.
 template <int ROWS, Packed KIND>
-static void tile(const uint8_t* x, size_t stride, const int8_t* panel, const int8_t* ahead, const int32_t* start,
-                 int depth, int32_t* sums) {
+static void tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, const int32_t* start, int depth,
+                 int32_t* sums) {
   (void)ahead;
   if constexpr (KIND == Packed::words) return wide_tile<ROWS>(x, stride, panel, depth, sums);
   for (int r = 0; r < ROWS; r++) memcpy(sums + r * columns, start, columns * sizeof(int32_t));
