@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 LIBRARY = Path(__file__).parent / "lib" / "libdragoman.so"
 OPERATORS = 1
 """Version of the operators that this project's graphs want."""
+LAYOUT = 2
+"""Version of how caches lie in memory, which the engine and the library have to agree on."""
 
 
 class LibraryError(Exception):
@@ -94,6 +96,11 @@ class Library:
         """Version of its operators."""
         return int(self._functions.dragoman_operators())
 
+    @property
+    def layout(self) -> int:
+        """Version of how caches lie in memory."""
+        return int(self._functions.dragoman_layout())
+
     def use(self, isa: str) -> None:
         """Take other instructions than the best, for tests. Only before the first session is made.
 
@@ -163,11 +170,13 @@ def open_library(path: Path = LIBRARY) -> Library:
         raise LibraryError(f"the kernels are not built ({path} is missing): make kernels")
     try:
         library = Library(path, ctypes.CDLL(str(path)))
-        operators = library.operators
+        operators, layout = library.operators, library.layout
     except (OSError, AttributeError) as error:
         raise LibraryError(f"{path} is no library of kernels for this machine ({error}): make kernels") from error
     if operators != OPERATORS:
         raise LibraryError(f"{path} has operators of version {operators}, not {OPERATORS}: make kernels")
+    if layout != LAYOUT:
+        raise LibraryError(f"{path} has caches of layout {layout}, not {LAYOUT}: make kernels")
     if not library.isa:
         raise LibraryError(f"{path} was built for other processors: make kernels")
     return library

@@ -70,8 +70,7 @@ class CacheMemory:
         with GROWING:
             # What shrinks keeps some room, so that rows which only began do not make it grow again at once.
             old, self.array = self.array, self._allocate(enough if self.capacity < needed else 2 * enough)
-            places = min(old.shape[3], self.capacity)
-            self.array[:, kept, :, :places] = old[:, kept, :, :places]
+            self._copy(old, kept, min(old.shape[3], self.capacity))
             del old
         return True
 
@@ -79,6 +78,10 @@ class CacheMemory:
         """Every tensor with the memory of its first rows, which is both its past and its present."""
         for tensor, array in zip(self.tensors, self.array, strict=True):
             yield tensor, array[:rows].reshape(tensor.shape(rows, self.capacity))
+
+    def _copy(self, old: NDArray[np.floating], kept: Kept, positions: int) -> None:
+        """Takes over so many positions of these rows."""
+        self.array[:, kept, :, :positions] = old[:, kept, :, :positions]
 
     def _enough(self, needed: int) -> int:
         return min(-(-needed // STEP) * STEP, self._longest)

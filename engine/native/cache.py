@@ -8,20 +8,18 @@ import onnxruntime as ort
 from numpy.typing import NDArray
 
 from engine.decoder import Ask, Found, Parents, TokenIds
-from engine.host.cache_memory import STEP, CacheMemory
+from engine.host.cache_memory import STEP
 from engine.logits.graph import LogitsGraph
 from engine.logits.whole_rows import answer, asks_logits, asks_more, attend
 from engine.native.allowed import AllowedTokens
 from engine.native.encoder import NativeSource
 from engine.native.named import NamedTokens
 from engine.native.rows import Rows
+from engine.native.slot_memory import SlotMemory, by_head
 from engine.native.step import BoundStep, NativeStep
 from kernels.library import Buffers, Library
 from models.package.declared.graphs import GraphsSpec, NativeGraphs
 from models.package.declared.tensors import alike
-
-KEY_BLOCK = 16
-"""Positions of a head whose keys lie together, one number of all of them after another (kernels/README.md)."""
 
 
 class SlotCache:
@@ -44,7 +42,7 @@ class SlotCache:
         self._library, self._spec, self._logits, self._named = library, spec, logits, named
         self._target_capacity, self._source_capacity = target_capacity, source_capacity
         longest = {"target": _whole(target_capacity), "source": _whole(source_capacity), None: 1}
-        self._memories = [CacheMemory(tensors, rows, longest[tensors[0].grows]) for tensors in alike(native.cache)]
+        self._memories = [SlotMemory(tensors, rows, longest[tensors[0].grows]) for tensors in alike(native.cache)]
         self._decoded, self._sources = (
             [memory for memory in self._memories if memory.owner == owner] for owner in ("hypothesis", "source")
         )
@@ -109,7 +107,7 @@ class SlotCache:
             self._buffers = Buffers([memory.array for memory in self._decoded])
         return self._rows.take(parents, self._buffers).copied_bytes
 
-    def _fit(self, memories: Sequence[CacheMemory], needed: int) -> None:
+    def _fit(self, memories: Sequence[SlotMemory], needed: int) -> None:
         """Makes room for so many positions where the memory grows with them."""
         for memory in memories:
             if memory.grows and not memory.fits(needed):
@@ -154,15 +152,8 @@ class SlotCache:
             for tensor, array in zip(memory.tensors, memory.array, strict=True)
             if tensor.past == cross.keys
         )
-        of_rows = unblocked(keys[self._rows.source_slots[:rows]].astype(np.float32))
+        of_rows = by_head(keys[self._rows.source_slots[:rows]].astype(np.float32))
         return attend(query, of_rows, self._rows.source_lengths[:rows] - 1, cross.scale)
-
-
-def unblocked(keys: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Keys in blocks, [rows, heads, capacity / 16, head_dim, 16] -> [rows, heads, capacity, head_dim]."""
-    rows, heads, capacity, head_dim = keys.shape
-    blocks = keys.reshape(rows, heads, capacity // KEY_BLOCK, head_dim, KEY_BLOCK)
-    return blocks.swapaxes(3, 4).reshape(keys.shape)
 
 
 def _whole(capacity: int) -> int:

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from engine.decoder import Found
 from engine.devices.session import bind
-from engine.host.cache_memory import CacheMemory
 from engine.native.allowed import AllowedTokens
 from engine.native.rows import Rows
+from engine.native.slot_memory import SlotMemory
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
 
@@ -39,7 +39,7 @@ class NativeStep:
         session: ort.InferenceSession,
         spec: GraphsSpec,
         rows: Rows,
-        memories: Sequence[CacheMemory],
+        memories: Sequence[SlotMemory],
         allowed: AllowedTokens | None,
     ) -> None:
         self._session, self._spec, self._rows, self._memories, self._allowed = session, spec, rows, memories, allowed
@@ -81,7 +81,7 @@ class NativeStep:
         written = [memory for memory in self._memories if memory.owner == "hypothesis"]
         return dict(zip(signature.DECODER_OUTPUTS, step, strict=True)) | self._tensors("present", written)
 
-    def _tensors(self, role: str, memories: Sequence[CacheMemory]) -> dict[str, NDArray[Any]]:
+    def _tensors(self, role: str, memories: Sequence[SlotMemory]) -> dict[str, NDArray[Any]]:
         """Every slot of every tensor, by the name of its input ("past") or output ("present")."""
         return {
             tensor.past if role == "past" else tensor.present: array

@@ -17,7 +17,7 @@ void expect_slot(int64_t slot, int64_t slots) {
 
 }  // namespace
 
-// A cache of many tensors: [tensors, slots, heads, capacity, head_dim], `element` bytes each.
+// A cache of many tensors of such sizes, `element` bytes each number.
 struct Buffer {
   char* memory;
   int64_t tensors, slots, heads, capacity, head_dim, element;
@@ -57,11 +57,9 @@ int64_t copy_slot(const Buffer& b, int32_t source, int32_t target, int64_t posit
   if (b.capacity == 1) positions = 1;
   if (positions < 0 || positions > b.capacity) refuse(positions, " positions of a capacity of ", b.capacity);
   const int64_t places = std::min((positions + 15) / 16 * 16, b.capacity);
-  const int64_t bytes = places * b.head_dim * b.element, head = b.capacity * b.head_dim * b.element;
-  for (int64_t t = 0; t < b.tensors; t++)
-    for (int64_t h = 0; h < b.heads; h++)
-      std::memcpy(b.slot(t, target) + h * head, b.slot(t, source) + h * head, (size_t)bytes);
-  return b.tensors * b.heads * bytes;
+  const int64_t bytes = b.heads * places * b.head_dim * b.element;
+  for (int64_t t = 0; t < b.tensors; t++) std::memcpy(b.slot(t, target), b.slot(t, source), (size_t)bytes);
+  return b.tensors * bytes;
 }
 
 // The slot of each child: its parent's for the first one, a free one for every other.

@@ -16,9 +16,14 @@ PLACES: Ports = [("positions", np.int32), ("slots", np.int32)]
 
 
 def to_blocks(keys: Array) -> Array:
-    """[slots, heads, capacity, head_dim] to the same memory in blocks of 16 positions."""
-    blocks = keys.reshape(*keys.shape[:2], -1, 16, keys.shape[3]).swapaxes(3, 4)
+    """[slots, heads, capacity, head_dim] to the same memory with all heads of 16 positions after another."""
+    blocks = keys.reshape(*keys.shape[:2], -1, 16, keys.shape[3]).transpose(0, 2, 1, 4, 3)
     return np.ascontiguousarray(blocks).reshape(keys.shape)
+
+
+def by_position(values: Array) -> Array:
+    """[slots, heads, capacity, head_dim] to the same memory with all heads of a position after another."""
+    return np.ascontiguousarray(values.swapaxes(1, 2)).reshape(values.shape)
 
 
 def attended(query: Floats, keys: Floats, values: Floats, scale: float, bias: Floats | None = None) -> Floats:
@@ -36,7 +41,7 @@ class Caches:
         rng = np.random.default_rng(head_dim)
         shape = SLOTS, HEADS, CAPACITY, head_dim
         self.keys, self.values = (rng.standard_normal(shape).astype(dtype) for _ in range(2))
-        self.blocks = to_blocks(self.keys)
+        self.blocks, self.positions = to_blocks(self.keys), by_position(self.values)
 
 
 def self_attention(library: Library, dtype: type[np.floating], bias: bool = False, **attributes: Any) -> Node:
@@ -50,8 +55,8 @@ def step(node: Node, caches: Caches, qkv: Floats, positions: list[int], slots: l
     out = np.zeros((len(qkv), qkv.shape[1] // 3), np.float32)
     places = {"positions": np.array(positions, np.int32), "slots": np.array(slots, np.int32)}
     node.in_place(
-        {"qkv": qkv, "keys": caches.blocks, "values": caches.values} | places | more,
-        {"attended": out, "new_keys": caches.blocks, "new_values": caches.values},
+        {"qkv": qkv, "keys": caches.blocks, "values": caches.positions} | places | more,
+        {"attended": out, "new_keys": caches.blocks, "new_values": caches.positions},
     )
     return out
 
@@ -71,7 +76,7 @@ def test_self_attention(library: Library, head_dim: int, dtype: type[np.floating
         expected = attended(query, keys[slot, :, seen], values[slot, :, seen], head_dim**-0.5)
         np.testing.assert_allclose(row, expected, rtol=1e-5, atol=2e-6)
     np.testing.assert_array_equal(caches.blocks, to_blocks(keys))
-    np.testing.assert_array_equal(caches.values, values)
+    np.testing.assert_array_equal(caches.positions, by_position(values))
 
 
 def test_bias_by_distance_and_scale(library: Library) -> None:
@@ -100,7 +105,7 @@ def test_source_attention_of_beams_and_of_single_rows(
     caches, node = Caches(head_dim, dtype), source_attention(library, dtype)
     slots, lengths = [2, 2, 2, 5, 0, 0], [31, 31, 31, 48, 1, 1]
     query = np.random.default_rng(1).standard_normal((6, HEADS * head_dim)).astype(np.float32)
-    given = {"keys": caches.blocks, "values": caches.values}
+    given = {"keys": caches.blocks, "values": caches.positions}
     out = node(query=query, positions=np.array(lengths, np.int32), slots=np.array(slots, np.int32), **given)[0]
     for r, (slot, length) in enumerate(zip(slots, lengths, strict=True)):
         keys, values = caches.keys[slot, :, :length], caches.values[slot, :, :length]
@@ -114,10 +119,11 @@ def test_what_lies_beyond_the_length_does_not_matter(library: Library) -> None:
     caches, node = Caches(32, np.float32), source_attention(library, np.float32)
     query = np.ones((1, HEADS * 32), np.float32)
     places = {"positions": np.array([19], np.int32), "slots": np.array([1], np.int32)}
-    expected = node(query=query, keys=caches.blocks, values=caches.values, **places)[0]
+    expected = node(query=query, keys=caches.blocks, values=caches.positions, **places)[0]
     keys, values = caches.keys.copy(), caches.values.copy()
     keys[1, :, 19:], values[1, :, 19:] = np.nan, np.inf
-    np.testing.assert_array_equal(node(query=query, keys=to_blocks(keys), values=values, **places)[0], expected)
+    given = {"keys": to_blocks(keys), "values": by_position(values)}
+    np.testing.assert_array_equal(node(query=query, **given, **places)[0], expected)
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -147,8 +153,8 @@ def test_a_row_that_is_not_finite_stays_so_and_alone(library: Library) -> None:
     caches, node = Caches(32, np.float32), source_attention(library, np.float32)
     query = np.random.default_rng(1).standard_normal((4, HEADS * 32)).astype(np.float32)
     places = {"positions": np.full(4, 20, np.int32), "slots": np.full(4, 3, np.int32)}
-    good = node(query=query, keys=caches.blocks, values=caches.values, **places)[0]
+    good = node(query=query, keys=caches.blocks, values=caches.positions, **places)[0]
     query[1] = np.nan
-    out = node(query=query, keys=caches.blocks, values=caches.values, **places)[0]
+    out = node(query=query, keys=caches.blocks, values=caches.positions, **places)[0]
     assert np.isnan(out[1]).all()
     np.testing.assert_array_equal(np.delete(out, 1, 0), np.delete(good, 1, 0))

@@ -13,7 +13,7 @@ import pytest
 
 from kernels.library import OPERATORS, Library, LibraryError, open_library
 from tests.kernels.node import Array
-from tests.kernels.test_attention import to_blocks
+from tests.kernels.test_attention import by_position, to_blocks
 from tests.kernels.test_best_tokens import OutputLayer, hidden, ranks
 from tests.kernels.test_quant_linear import Layer
 
@@ -42,6 +42,12 @@ def test_a_library_of_other_operators(library: Library, monkeypatch: pytest.Monk
     assert library.operators == OPERATORS
     monkeypatch.setattr("kernels.library.OPERATORS", 7)
     with pytest.raises(LibraryError, match=r"version 1, not 7: make kernels"):
+        open_library(library.path)
+
+
+def test_a_library_of_other_caches(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kernels.library.LAYOUT", 7)
+    with pytest.raises(LibraryError, match=r"layout 2, not 7: make kernels"):
         open_library(library.path)
 
 
@@ -92,7 +98,8 @@ def test_a_source_is_stored_in_blocks(library: Library, head_dim: int, dtype: ty
     parts = cross.reshape(tokens, layers * 2, heads, head_dim).transpose(1, 2, 0, 3).astype(dtype)
     expected = np.zeros_like(tensors)
     expected[:, 2, :, :tokens] = parts
-    expected[::2] = np.stack([to_blocks(keys) for keys in expected[::2]])
+    for layout, first in ((to_blocks, 0), (by_position, 1)):
+        expected[first::2] = np.stack([layout(tensor) for tensor in expected[first::2]])
     np.testing.assert_array_equal(tensors, expected)
 
 

@@ -33,7 +33,8 @@ def test_second_children_are_copied_in_whole_blocks(library: Library) -> None:
     assert table.slots.tolist() == [1, 0, 2, 3, 4, 5]
     expected = before.copy()
     for source, target, places in ((1, 2, 48), (1, 3, 48), (0, 4, 32)):
-        expected[:, target, :, :places] = before[:, source, :, :places]
+        first = slice(2 * places * 8)
+        expected.reshape(4, 9, -1)[:, target, first] = before.reshape(4, 9, -1)[:, source, first]
     np.testing.assert_array_equal(memory, expected)
     live = slice(5)
     assert table.positions[live].tolist() == [48, 17, 48, 48, 17]

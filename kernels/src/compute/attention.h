@@ -7,25 +7,26 @@
 
 namespace dragoman::ISA {
 
-// Keys of a head in blocks of 16 [blocks, head_dim, 16], values [length, value_stride].
+// Keys of a head in blocks of 16 [head_dim, 16], and values [head_dim], each so many numbers after the one before.
 template <class T>
 struct Head {
   const T *keys, *values;
-  size_t value_stride;
+  size_t block_stride, value_stride;
   int length, head_dim;
   float scale;
   Bias bias;  // of this head
 };
 
-// Products of ROWS queries with the keys of BLOCKS blocks.
+// Products of ROWS queries with the keys of BLOCKS blocks, the first of which is at `keys`.
 template <class T, int ROWS, int BLOCKS>
-INLINE void compare(const float* const* queries, const T* keys, int head_dim, Floats (&products)[ROWS][BLOCKS]) {
+INLINE void compare(const Head<T>& head, const float* const* queries, const T* keys,
+                    Floats (&products)[ROWS][BLOCKS]) {
   Floats odd[ROWS][BLOCKS];
   for (int r = 0; r < ROWS; r++)
     for (int b = 0; b < BLOCKS; b++) products[r][b] = odd[r][b] = all(0.f);
-  for (int d = 0; d < head_dim; d += 2)
+  for (int d = 0; d < head.head_dim; d += 2)
     for (int b = 0; b < BLOCKS; b++) {
-      const T* key = keys + (size_t)b * 16 * head_dim + d * 16;
+      const T* key = keys + b * head.block_stride + d * 16;
       const Floats even_key = load16(key), odd_key = load16(key + 16);
       for (int r = 0; r < ROWS; r++) {
         products[r][b] = products[r][b] + all(queries[r][d]) * even_key;
@@ -60,7 +61,7 @@ template <class T, int ROWS, int BLOCKS>
 INLINE void compare_blocks(const Head<T>& head, const float* const* queries, const int* positions, int first,
                            float* const* scores, Floats* most) {
   Floats products[ROWS][BLOCKS];
-  compare<T, ROWS, BLOCKS>(queries, head.keys + (size_t)first * head.head_dim, head.head_dim, products);
+  compare<T, ROWS, BLOCKS>(head, queries, head.keys + first / 16 * head.block_stride, products);
   for (int r = 0; r < ROWS; r++)
     for (int b = 0; b < BLOCKS; b++) {
       const Floats s = score(products[r][b], head, first + 16 * b, positions[r]);
@@ -149,11 +150,14 @@ INLINE Bias of_head(Bias bias, int h) {
   return bias;
 }
 
+INLINE size_t width_of(const Cache& c) { return (size_t)c.heads * c.head_dim; }
+INLINE size_t beginning_of(const Cache& c, int slot) { return slot * c.capacity * width_of(c); }
+
 template <class T>
 INLINE Head<T> head_of(const Cache& c, int slot, int h, int length, float scale, Bias bias) {
-  const size_t at = ((size_t)slot * c.heads + h) * c.capacity * c.head_dim;
-  const T *keys = (const T*)c.keys + at, *values = (const T*)c.values + at;
-  return {keys, values, (size_t)c.head_dim, length, c.head_dim, scale, of_head(bias, h)};
+  const size_t width = width_of(c), at = beginning_of(c, slot);
+  const T *keys = (const T*)c.keys + at + h * 16 * c.head_dim, *values = (const T*)c.values + at + h * c.head_dim;
+  return {keys, values, 16 * width, width, length, c.head_dim, scale, of_head(bias, h)};
 }
 
 // One number of a key or value.
@@ -167,9 +171,9 @@ INLINE void put(uint16_t* p, float x) {
 // A token's key and value [head_dim] into its place.
 template <class T>
 INLINE void keep(const Cache& c, int slot, int h, int position, const float* key, const float* value) {
-  const size_t at = ((size_t)slot * c.heads + h) * c.capacity * c.head_dim;
-  T* keys = (T*)c.keys + at + (size_t)(position / 16) * 16 * c.head_dim + position % 16;
-  T* values = (T*)c.values + at + (size_t)position * c.head_dim;
+  const size_t width = width_of(c), at = beginning_of(c, slot);
+  T* keys = (T*)c.keys + at + position / 16 * 16 * width + h * 16 * c.head_dim + position % 16;
+  T* values = (T*)c.values + at + position * width + h * c.head_dim;
   int d = 0;
   for (; d + 16 <= c.head_dim; d += 16) {
     T part[16];
@@ -183,14 +187,16 @@ INLINE void keep(const Cache& c, int slot, int h, int position, const float* key
   }
 }
 
-// What attend() will read. A head is too short for the processor to foresee where the next one begins.
+// Asks for what a slot has, a share of it for each head of the row before. In the order of memory, which brings more
+// than was asked for, and to the second cache: the first is full of that row.
 template <class T>
-INLINE void prefetch(const Head<T>& head) {
-  const size_t bytes = (size_t)whole_blocks(head.length) * head.head_dim * sizeof(T);
-  for (size_t at = 0; at < bytes; at += 64) {
-    __builtin_prefetch((const char*)head.keys + at);
-    __builtin_prefetch((const char*)head.values + at);
-  }
+INLINE void prefetch(const Cache& c, int slot, int length, int h) {
+  const size_t bytes = whole_blocks(length) * width_of(c) * sizeof(T), share = (bytes / c.heads + 63) / 64 * 64;
+  const size_t first = h * share, last = first + share < bytes ? first + share : bytes;
+  const char* keys = (const char*)((const T*)c.keys + beginning_of(c, slot));
+  const char* values = (const char*)((const T*)c.values + beginning_of(c, slot));
+  for (size_t at = first; at < last; at += 64) __builtin_prefetch(keys + at, 0, 2);
+  for (size_t at = first; at < last; at += 64) __builtin_prefetch(values + at, 0, 2);
 }
 
 template <class T>
@@ -198,16 +204,14 @@ static void attend_target(const Cache& c, const float* qkv, const int32_t* posit
                           float scale, Bias bias, float* out, Scratch& scratch) {
   const int width = c.heads * c.head_dim;
   float* scores = scratch.take<float>(c.capacity);
-  const auto head = [&](int r, int h) INLINED {
-    return head_of<T>(c, slots[r], h, positions[r] + 1, scale, bias);
-  };
   for (int r = 0; r < rows; r++, qkv += 3 * width, out += width)
     for (int h = 0; h < c.heads; h++) {
-      if (h + 1 < c.heads || r + 1 < rows) prefetch(h + 1 < c.heads ? head(r, h + 1) : head(r + 1, 0));
+      if (r + 1 < rows) prefetch<T>(c, slots[r + 1], positions[r + 1] + 1, h);
       const float* query = qkv + h * c.head_dim;
       float* attended = out + h * c.head_dim;
       keep<T>(c, slots[r], h, positions[r], query + width, query + 2 * width);
-      attend<T, 1>(head(r, h), &query, &positions[r], &scores, &attended);
+      attend<T, 1>(head_of<T>(c, slots[r], h, positions[r] + 1, scale, bias), &query, &positions[r], &scores,
+                   &attended);
     }
 }
 
@@ -216,17 +220,17 @@ static void attend_source(const Cache& c, const float* query, const int32_t* len
                           float scale, float* out, Scratch& scratch) {
   const int width = c.heads * c.head_dim, nowhere[2] = {0, 0};
   float* scores[2] = {scratch.take<float>(c.capacity), scratch.take<float>(c.capacity)};
-  const auto head = [&](int r, int h) INLINED { return head_of<T>(c, slots[r], h, lengths[r], scale, Bias{}); };
   for (int r = 0; r < rows;) {
     const bool two = r + 1 < rows && slots[r + 1] == slots[r] && lengths[r + 1] == lengths[r];
     const int after = r + (two ? 2 : 1);
     for (int h = 0; h < c.heads; h++) {
-      if (h + 1 < c.heads || after < rows) prefetch(h + 1 < c.heads ? head(r, h + 1) : head(after, 0));
+      if (after < rows) prefetch<T>(c, slots[after], lengths[after], h);
+      const Head<T> head = head_of<T>(c, slots[r], h, lengths[r], scale, Bias{});
       const size_t at = (size_t)r * width + h * c.head_dim;
       const float* queries[2] = {query + at, query + at + (two ? width : 0)};
       float* attended[2] = {out + at, out + at + (two ? width : 0)};
-      two ? attend<T, 2>(head(r, h), queries, nowhere, scores, attended)
-          : attend<T, 1>(head(r, h), queries, nowhere, scores, attended);
+      two ? attend<T, 2>(head, queries, nowhere, scores, attended)
+          : attend<T, 1>(head, queries, nowhere, scores, attended);
     }
     r = after;
   }
@@ -265,7 +269,8 @@ static void packed_attention(const float* qkv, const int32_t* lengths, int sente
     for (int h = 0; h < heads; h++) {
       const float* query = qkv + h * head_dim;
       to_blocks(query + width, 3 * width, length, head_dim, blocks);
-      const Head<float> head{blocks, query + 2 * width, (size_t)3 * width, length, head_dim, scale, of_head(bias, h)};
+      const Head<float> head{blocks, query + 2 * width, (size_t)16 * head_dim, (size_t)3 * width, length, head_dim,
+                             scale,  of_head(bias, h)};
       for (int t = 0; t < length; t += 2) {
         const int positions[2] = {t, t + 1};
         const bool two = t + 1 < length;

@@ -58,7 +58,8 @@ struct Table {
   int width;
 };
 
-// Caches [slots, heads, capacity, head_dim], keys in blocks of 16 positions: [.., capacity / 16, head_dim, 16].
+// Caches of these sizes. In a slot the positions lie one after another, so that what a row has is one piece: values
+// [capacity, heads, head_dim], keys in blocks of 16 positions, [capacity / 16, heads, head_dim, 16].
 struct Cache {
   Number number;
   void *keys, *values;
