@@ -7,10 +7,13 @@ from pydantic_core import PydanticCustomError
 
 HOST = r"([^\s/:\[\]]+|\[[0-9A-Fa-f:.]+\])"
 HOST_NAME = rf"^{HOST}$"
+IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[^\s/\]]+)?"
+ADDRESS = rf"^([^\s/:\[\]]+|{IPV6}|\[{IPV6}\])$"
 ORIGIN = r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/]+)$"
 COLLECTOR = rf"^https?://{HOST}(:[0-9]{{1,5}})?/?$"
 KEY = r"^[a-z0-9_.-]{1,64}$"
 WANTED = {
+    ADDRESS: "an address or a name without a port, such as 0.0.0.0 or ::1; --port and the like have the ports",
     HOST_NAME: "a name without a port, such as example.org, or an address such as [::1]",
     ORIGIN: "* or an origin such as https://example.org, without a slash at its end",
     COLLECTOR: "http://HOST:PORT or https://HOST:PORT",
@@ -32,6 +35,8 @@ def _name_key(key: str) -> str:
     return key
 
 
+Address = Annotated[str, Field(pattern=ADDRESS)]
+"""To listen on; of IPv6 with brackets or without."""
 HostName = Annotated[str, Field(pattern=HOST_NAME)]
 """What a request's `host` may say, without a port."""
 Origin = Annotated[str, Field(pattern=ORIGIN)]
