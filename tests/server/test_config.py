@@ -239,6 +239,21 @@ def test_an_address_has_no_port(host: str) -> None:
     assert str(refused.value).startswith(f"--host is {host!r}: expected an address or a name without a port, such as ")
 
 
+@pytest.mark.parametrize(
+    ("flag", "value", "wanted"),
+    [
+        ("--http-hosts", "*", "a name without a port and without *"),
+        ("--http-hosts", "*.example", "a name without a port and without *"),
+        ("--otlp-endpoint", "http://a.example:99999", "a port from 1 to 65535"),
+        ("--otlp-endpoint", "https://[::1]:0/", "a port from 1 to 65535"),
+    ],
+)
+def test_what_would_be_another_host_or_port_is_refused(flag: str, value: str, wanted: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_settings([flag, value])
+    assert str(refused.value).startswith(f"{flag} is {value!r}: expected {wanted}")
+
+
 def test_origins_are_those_that_browsers_send() -> None:
     """In lower case, and without the scheme's own port."""
     asked = "https://A.example,https://b.example:443,http://c.example:80,https://d.example:80,null,*"
