@@ -50,7 +50,7 @@ from server.identity.tls import open_tls, warn_of_exposure
 from server.kserve import service as kserve
 from server.lifecycle import StopSignals, drain, end_process, report_crash
 from server.loaded import LoadedModel, LoadedModels, load_models
-from server.placement import device_memory, facts, host_limit, serving_device
+from server.placement import device_memory, facts, host_limit, serving_device, warn_of_memory
 from server.ports import address
 from server.telemetry import logs
 from server.telemetry.exposition.endpoint import metrics_endpoint
@@ -124,6 +124,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     registry = CollectorRegistry()
     process = open_process_metrics(registry)
     calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
+    warn_of_memory(settings)
     bounds = Bounds.within(settings, host_limit(settings))
     traffic = Traffic.of(settings, bounds)
     callers = CallerMetrics(registry)

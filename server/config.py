@@ -26,7 +26,7 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from server.forms import WANTED, CallerKey, Collector, HostName, Origin
+from server.forms import WANTED, Address, CallerKey, Collector, HostName, Origin
 
 PREFIX = "DRAGOMAN_"
 OTHERS_VARIABLES = {"DRAGOMAN_CPUS", "DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
@@ -66,7 +66,7 @@ class Settings(BaseSettings):
     """Let requests ask for a way through a third language, where no model has both of theirs."""
     require_signed: Path | None = None
     """PEM file with an Ed25519 public key: only packages that its owner has signed are served."""
-    host: str = Field(default="127.0.0.1", min_length=1)
+    host: Address = "127.0.0.1"
     """Address to listen on, for gRPC, HTTP and metrics. "0.0.0.0" is every IPv4 interface."""
     port: int = Field(default=8500, ge=0, le=65535)
     """gRPC port. 0 picks a free one."""
@@ -260,7 +260,7 @@ class Settings(BaseSettings):
         if self.max_contents > self.max_waiting:
             raise ValueError(
                 f"max_contents is {self.max_contents} and max_waiting {self.max_waiting}: "
-                "a call with that many texts would be refused for ever; raise max_waiting"
+                "a call with that many texts would be refused for ever; lower max_contents or raise max_waiting"
             )
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise ValueError("tls_certificate and tls_key need each other")

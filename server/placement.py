@@ -11,7 +11,7 @@ from engine.devices.memory import memory_limit
 from engine.devices.selection import Wanted, select_device
 from engine.devices.session import Device
 from engine.devices.sizing import Load
-from engine.loading.budget import MEGABYTE, HostMemory
+from engine.loading.budget import MEGABYTE, HostMemory, megabytes
 from engine.loading.load import ROWS
 from models.package.declared.graphs import GraphsSpec
 from server.catalog.served_model import ServedModel
@@ -50,6 +50,17 @@ def _load(settings: Settings, graphs: GraphsSpec) -> Load:
 def host_limit(settings: Settings) -> int | None:
     """Bytes that the process may take. None: the system does not tell."""
     return memory_limit() if settings.memory_mb is None else settings.memory_mb * MEGABYTE
+
+
+def warn_of_memory(settings: Settings) -> None:
+    """Says so where the settings count on memory that the system does not let the process have."""
+    limit = memory_limit()
+    if settings.memory_mb is not None and limit is not None and settings.memory_mb * MEGABYTE > limit:
+        log.warning(
+            "memory_mb is %d, and the machine or container has %d MB: a server that comes to need more is killed",
+            settings.memory_mb,
+            megabytes(limit),
+        )
 
 
 def host_memory(settings: Settings, models: Sequence[ServedModel], callers_bytes: int) -> HostMemory | None:

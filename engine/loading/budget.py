@@ -182,15 +182,18 @@ def _told(loads: Sequence[HostLoad], rows: int, memory: HostMemory) -> str:
     tokens, workers = _most(loads, memory, "source_tokens", "target_tokens"), _most(loads, memory, "workers")
     fits = [f"{rows} rows of these lengths fit (--max-rows)"] if rows else []
     if tokens:
-        fits.append(f"{most.rows} rows of {tokens} tokens (--max-source-tokens, --max-new-tokens)")
+        fits.append(f"{most.rows} rows of {tokens} tokens fit (--max-source-tokens, --max-new-tokens)")
     if workers:
-        fits.append(f"{workers} workers (--workers)")
+        fits.append(f"{workers} workers fit (--workers)")
     parts = {"loaded": memory.resident_bytes, "cache": sum(load.cache_bytes + load.growth_bytes for load in loads)}
     parts |= {"work": sum(load.work_bytes for load in loads), "late": sum(load.late_bytes for load in loads)}
     parts |= {"besides": memory.besides_bytes, "callers": memory.callers_bytes}
     told = ", ".join(f"{part} {megabytes(size)}" for part, size in parts.items())
     models = f"{len(loads)} models, the largest with " if len(loads) > 1 else ""
-    nothing = "not even one row fits: raise it, or lower --cache-mb and --max-waiting (besides), --max-connections"
+    nothing = (
+        "not even one row fits: raise it, or lower --cache-mb and --max-waiting (besides), or --max-waiting, "
+        "--max-connections, --max-incoming and --max-message-bytes (callers)"
+    )
     return (
         f"{models}{most.workers} workers of {most.rows} rows of {most.source_tokens} source and {most.target_tokens} "
         f"target tokens may take {megabytes(total_bytes(loads, memory))} MB ({told}); "

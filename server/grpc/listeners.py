@@ -66,7 +66,11 @@ def open_server(
     try:
         return server, _bind(server, settings, credentials)
     except RuntimeError as error:
-        raise ConfigError(f"gRPC cannot listen on {address(settings.host, settings.port)}: {error}") from error
+        reason = str(error).partition("; set GRPC_VERBOSITY")[0]
+        raise ConfigError(
+            f"gRPC cannot listen on {address(settings.host, settings.port)}: {reason}; "
+            "choose another port with --port, or another address with --host, in full, such as 0.0.0.0"
+        ) from error
 
 
 def _bind(server: grpc.aio.Server, settings: Settings, credentials: grpc.ServerCredentials | None) -> int:

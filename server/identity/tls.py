@@ -112,7 +112,7 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
         context.load_cert_chain(files.certificate, files.key, password="")  # else it would ask on the terminal
     except OSError as error:  # ssl.SSLError is one
         raise ConfigError(
-            f"tls_certificate {files.certificate} and tls_key {files.key} cannot be used: {error}"
+            _flaw(files) or f"tls_certificate {files.certificate} and tls_key {files.key} cannot be used: {error}"
         ) from error
     if files.client_ca is not None:
         try:
@@ -121,3 +121,19 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
             raise ConfigError(f"tls_client_ca {files.client_ca} cannot be used: {error}") from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+def _flaw(files: TlsFiles) -> str | None:
+    """What is wrong with which file of certificate and key, where OpenSSL tells neither. None: it tells."""
+    named = {"tls_certificate": (files.certificate, "CERTIFICATE"), "tls_key": (files.key, "PRIVATE KEY")}
+    for setting, (file, kind) in named.items():
+        refused = f"{setting} {file} cannot be used: "
+        try:
+            text = file.read_bytes()
+        except OSError as error:
+            return f"{refused}{error.strerror}"
+        if f"{kind}-----".encode() not in text:
+            return f"{refused}it has no {kind.lower()} in PEM, which begins -----BEGIN {kind}-----"
+        if setting == "tls_key" and b"ENCRYPTED" in text:
+            return f"{refused}it needs a passphrase; write it without one: openssl pkey -in {file} -out FILE"
+    return None

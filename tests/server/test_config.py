@@ -199,6 +199,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--max-message-bytes", "10"], "--max-message-bytes is '10': .*1024"),
         (["--host", ""], "--host is '': a value is empty"),
         (["--max-contents", "2000"], "max_contents is 2000 and max_waiting 1024"),
+        (["--max-waiting", "100"], "for ever; lower max_contents or raise max_waiting"),
         (["--tls-certificate", "a.pem"], "tls_certificate and tls_key need each other"),
         (["--open", "--no-http"], "open needs http: the playground is on the HTTP port"),
         (["--tls-client-ca", "a.pem"], "tls_client_ca needs tls_certificate"),
@@ -224,6 +225,33 @@ def test_a_value_out_of_range_is_refused_with_the_limit(arguments: list[str], me
 
 def test_an_address_may_be_as_urls_have_it() -> None:
     assert load_settings(["--host", "[::1]"]).host == "::1"
+
+
+@pytest.mark.parametrize("host", ["::", "fe80::1%eth0", "[::ffff:10.0.0.1]", "0.0.0.0", "localhost", "a.example"])
+def test_an_address_may_be_any(host: str) -> None:
+    assert load_settings(["--host", host]).host == host.strip("[]")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8500", "localhost:8500", "[::1]:8500", "http://127.0.0.1", "0.0.0.0 "])
+def test_an_address_has_no_port(host: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_settings(["--host", host])
+    assert str(refused.value).startswith(f"--host is {host!r}: expected an address or a name without a port, such as ")
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "wanted"),
+    [
+        ("--http-hosts", "*", "a name without a port and without *"),
+        ("--http-hosts", "*.example", "a name without a port and without *"),
+        ("--otlp-endpoint", "http://a.example:99999", "a port from 1 to 65535"),
+        ("--otlp-endpoint", "https://[::1]:0/", "a port from 1 to 65535"),
+    ],
+)
+def test_what_would_be_another_host_or_port_is_refused(flag: str, value: str, wanted: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        load_settings([flag, value])
+    assert str(refused.value).startswith(f"{flag} is {value!r}: expected {wanted}")
 
 
 def test_origins_are_those_that_browsers_send() -> None:

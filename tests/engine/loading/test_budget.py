@@ -125,6 +125,18 @@ def test_what_does_not_fit_is_told_with_what_would() -> None:
     assert total_bytes([replace(fits, rows=fits.rows + 1)], memory(0)) > 700 * MB
 
 
+def test_what_callers_may_take_is_told_with_the_settings_that_it_comes_of() -> None:
+    with pytest.raises(
+        DeviceError, match=r": not even one row fits: .*, --max-incoming and --max-message-bytes \(call"
+    ):
+        fit([LOAD], replace(memory(TOTAL), callers_bytes=TOTAL))
+
+
+def test_fewer_workers_are_said_to_fit() -> None:
+    with pytest.raises(DeviceError, match=r" \d+ workers fit \(--workers\)$"):
+        fit([replace(LOAD, workers=1024)], memory(2 * TOTAL))
+
+
 def test_fewer_rows_than_are_of_use_are_refused() -> None:
     with pytest.raises(DeviceError, match="rows of these lengths fit"):
         fit([LOAD], memory(600 * MB, least_rows=40), fewer_rows=True)

@@ -84,6 +84,12 @@ async def test_a_host_that_is_not_ours_is_named() -> None:
         opened(host="192.0.2.1")
 
 
+async def test_an_address_that_grpc_does_not_know_is_told_with_the_way_out() -> None:
+    """The system takes 0 for 0.0.0.0."""
+    with pytest.raises(ConfigError, match=r"^gRPC cannot listen on 0:0: [^;]*; .*--host, in full, such as 0\.0\.0\.0$"):
+        opened(host="0")
+
+
 REGISTRY = CollectorRegistry()
 Counter("apples", "Apples.", registry=REGISTRY).inc(3)
 

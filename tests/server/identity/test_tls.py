@@ -160,7 +160,22 @@ def test_a_key_that_asks_for_a_password_is_refused(files: Files) -> None:
 
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
     files.named["tls_key"].write_bytes(pem)
-    with pytest.raises(ConfigError, match="cannot be used"):
+    with pytest.raises(ConfigError, match=r"^tls_key .*tls_key.pem cannot be used: it needs a passphrase; .* openssl "):
+        files.tls()
+
+
+@pytest.mark.parametrize(("setting", "kind"), [("tls_certificate", "certificate"), ("tls_key", "private key")])
+def test_a_file_in_place_of_the_other_is_told(files: Files, setting: str, kind: str) -> None:
+    other = "tls_key" if setting == "tls_certificate" else "tls_certificate"
+    files.named[setting].write_bytes(files.named[other].read_bytes())
+    with pytest.raises(ConfigError, match=f"^{setting} .*{setting}.pem cannot be used: it has no {kind} in PEM"):
+        files.tls()
+
+
+@pytest.mark.parametrize("setting", ["tls_certificate", "tls_key"])
+def test_of_certificate_and_key_the_one_that_is_not_there_is_told(files: Files, setting: str) -> None:
+    files.named[setting].unlink()
+    with pytest.raises(ConfigError, match=f"^{setting} .*{setting}.pem cannot be used: No such file or directory$"):
         files.tls()
 
 
