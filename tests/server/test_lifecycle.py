@@ -49,7 +49,7 @@ HANGS = """
 import asyncio, sys, threading
 from server import lifecycle
 
-lifecycle.END_S = 0.2
+lifecycle.END_S = lifecycle.TELL_S = 60.0
 
 async def main():
     lifecycle.StopSignals(float(sys.argv[1]))
