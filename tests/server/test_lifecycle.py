@@ -98,6 +98,13 @@ async def drained(server: Serving, grace_period_s: float = 60, at_once: asyncio.
     await drain(server.server, server.health, [server.admission], server.calls, grace_period_s, at_once or never)
 
 
+@pytest.fixture
+def answers_get_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However slow the machine is."""
+    monkeypatch.setattr("server.lifecycle.FLUSH_S", WAIT_S)
+
+
+@pytest.mark.usefixtures("answers_get_out")
 async def test_draining_finishes_what_runs_and_sends_the_rest_elsewhere_at_once() -> None:
     async with serving(reuse_port=True) as server:
         server.decoder.gate.close()
@@ -135,6 +142,7 @@ async def test_a_watcher_that_reads_nothing_holds_up_nothing() -> None:
         watch.cancel()
 
 
+@pytest.mark.usefixtures("answers_get_out")
 @pytest.mark.parametrize("how", ["grace period", "second signal"])
 async def test_what_does_not_finish_is_answered_with_the_grace_period_or_at_once(
     how: str, caplog: pytest.LogCaptureFixture
