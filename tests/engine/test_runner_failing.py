@@ -124,8 +124,9 @@ def test_a_failure_while_answering_leaves_nobody_without_an_answer() -> None:
     runner = Runner(decoder, 4, 1, Broken())
     with runner:
         finished, running = [Call((5, END)), Call((6, END), stream=True)], Call(ENDLESS)
-        for call in (*finished, running):
-            runner.submit(call.request)
+        with runner._work:  # no worker takes one of them before the others have come
+            for call in (*finished, running):
+                runner.submit(call.request)
         decoder.gate.open()
         assert [str(call.error) for call in (*finished, running)] == ["broken"] * 3
         assert str(runner.failure.result(WAIT_S)) == "broken"

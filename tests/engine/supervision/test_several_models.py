@@ -86,8 +86,10 @@ def two(supervision: Supervision) -> Iterator[tuple[list[Runner], list[Recording
 
 
 def submit(runner: Runner, calls: Sequence[Call]) -> None:
-    for call in calls:
-        runner.submit(call.request)
+    """All at once, as `Service.submit` does."""
+    with runner._work:
+        for call in calls:
+            runner.submit(call.request)
 
 
 @pytest.mark.parametrize("restarts", [0, 8])

@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -322,8 +323,9 @@ def test_what_a_runner_has_is_free_when_it_is_closed_in_the_middle_of_a_turn() -
         service.submit(call := Call())
         service.gate.wait_until_held()
         time.sleep(0.1)  # somebody looks whether that turn hangs
-        closing = threading.Thread(target=service.runner.close)
+        closing = threading.Thread(target=service.runner.close, args=(WAIT_S,))
         closing.start()
+        wait_until(partial(getattr, service.runner, "_closing"))
         service.submit(late := Call())
         assert isinstance(late.error, Closing)
         service.gate.open()
