@@ -15,7 +15,7 @@ from kernels.library import Library
 from models.package import signature
 
 BLOCK = 16
-"""Positions whose keys lie together."""
+"""Positions whose keys lie together, head by head."""
 GARBAGE = 9.0
 """What nobody wrote."""
 DTYPES = {"fp32": np.float32, "fp16": np.float16}
@@ -71,15 +71,15 @@ class Slots:
         """Lays out the keys and values of a source."""
         tensors = [tensor for tensor in self._spec.cache if tensor.owner == "source"]
         for index, (tensor, part) in enumerate(zip(tensors, np.split(source.cross, len(tensors), axis=1), strict=True)):
-            array = self.memory[tensor.past][slot]  # [heads, capacity, head_dim]
+            array = self.memory[tensor.past][slot]  # of the size [heads, capacity, head_dim]
             heads, capacity, head_dim = array.shape
             positions = part.reshape(len(part), heads, head_dim)
             if index % 2:  # values
-                array[:, : len(part)] = positions.swapaxes(0, 1)
+                array.reshape(capacity, heads, head_dim)[: len(part)] = positions
             else:
-                blocks = array.reshape(heads, capacity // BLOCK, head_dim, BLOCK)
+                blocks = array.reshape(capacity // BLOCK, heads, head_dim, BLOCK)
                 for place, key in enumerate(positions):
-                    blocks[:, place // BLOCK, :, place % BLOCK] = key
+                    blocks[place // BLOCK, :, :, place % BLOCK] = key
 
     def copy(self, source: int, target: int) -> None:
         """Makes a hypothesis's slot hold what another holds."""
