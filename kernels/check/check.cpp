@@ -4,10 +4,10 @@
 #include <cinttypes>
 #include <cmath>
 #include <cstdio>
-#include <functional>
 #include <vector>
 
 #include "check/products.h"
+#include "check/selection.h"
 #include "compute/attention.h"
 #include "compute/best_tokens.h"
 #include "compute/norm.h"
@@ -68,24 +68,6 @@ void check_hyperbolic_tangent() {
   store(y, hyperbolic_tangent(load(x)));
   for (int i = 0; i < 16; i++)
     if (i == 7 ? y[i] == y[i] : y[i] != std::tanh(x[i])) failures++, printf("tanh of %g is %g WRONG\n", x[i], y[i]);
-}
-
-void check_nth_largest() {
-  Random random;
-  for (int count : {1, 2, 15, 16, 17, 257, 512})
-    for (float size : {1e-30f, 1.f, 3e38f})
-      for (bool equal_ones : {false, true}) {
-        std::vector<float> x(count + 16), sorted(count);
-        for (int i = 0; i < count; i++)
-          sorted[i] = size * (equal_ones ? (float)random.whole(-2, 2) / 2 : random.real());
-        std::copy(sorted.begin(), sorted.end(), x.begin());
-        std::sort(sorted.begin(), sorted.end(), std::greater<float>());
-        for (int n : {1, count / 2 + 1, count}) {
-          const float found = nth_largest(x.data(), count, n);
-          if (found != sorted[n - 1])
-            failures++, printf("%d of %d largest is %g, not %g WRONG\n", n, count, found, sorted[n - 1]);
-        }
-      }
 }
 
 void check_norms() {
