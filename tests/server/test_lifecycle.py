@@ -98,12 +98,6 @@ async def drained(server: Serving, grace_period_s: float = 60, at_once: asyncio.
     await drain(server.server, server.health, [server.admission], server.calls, grace_period_s, at_once or never)
 
 
-@pytest.fixture
-def answers_get_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is."""
-    monkeypatch.setattr("server.lifecycle.FLUSH_S", WAIT_S)
-
-
 @pytest.mark.usefixtures("answers_get_out")
 async def test_draining_finishes_what_runs_and_sends_the_rest_elsewhere_at_once() -> None:
     async with serving(reuse_port=True) as server:

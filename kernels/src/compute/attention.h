@@ -151,7 +151,7 @@ INLINE Bias of_head(Bias bias, int h) {
 }
 
 INLINE size_t width_of(const Cache& c) { return (size_t)c.heads * c.head_dim; }
-INLINE size_t beginning_of(const Cache& c, int slot) { return slot * c.capacity * width_of(c); }
+INLINE size_t beginning_of(const Cache& c, int slot) { return (size_t)slot * c.capacity * width_of(c); }
 
 template <class T>
 INLINE Head<T> head_of(const Cache& c, int slot, int h, int length, float scale, Bias bias) {
@@ -224,7 +224,7 @@ static void attend_source(const Cache& c, const float* query, const int32_t* len
     const bool two = r + 1 < rows && slots[r + 1] == slots[r] && lengths[r + 1] == lengths[r];
     const int after = r + (two ? 2 : 1);
     for (int h = 0; h < c.heads; h++) {
-      if (after < rows) prefetch<T>(c, slots[after], lengths[after], h);
+      if (after < rows && slots[after] != slots[r]) prefetch<T>(c, slots[after], lengths[after], h);
       const Head<T> head = head_of<T>(c, slots[r], h, lengths[r], scale, Bias{});
       const size_t at = (size_t)r * width + h * c.head_dim;
       const float* queries[2] = {query + at, query + at + (two ? width : 0)};

@@ -33,12 +33,6 @@ async def drained(server: Serving, grace_period_s: float = 60.0) -> None:
     await drain(*parts, grace_period_s, asyncio.Event(), server.http)
 
 
-@pytest.fixture
-def answers_get_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However slow the machine is."""
-    monkeypatch.setattr("server.lifecycle.FLUSH_S", WAIT_S)
-
-
 @pytest.mark.usefixtures("answers_get_out")
 async def test_what_runs_is_answered_and_others_are_told_to_go_until_the_port_closes() -> None:
     async with asking() as (server, client), httpx.AsyncClient(base_url=server.url, trust_env=False) as other:
