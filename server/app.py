@@ -209,6 +209,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if not failed:
                 process.enter(State.DRAINING)
             admissions = [one.admission for one in loaded]
+            traffic.pauses.end()
             await drain(server, health, admissions, calls, settings.grace_period_s, signals.second, http)
             for task in watching:
                 task.cancel()

@@ -12,7 +12,7 @@ from deploy.grafana.queries import INSTANCE, MODEL, by, or_none, rate, ratio, to
 REFUSALS = "dragoman_refusals_total"
 STRANGERS = "NO_CREDENTIALS|INVALID_TOKEN|CALLER_NOT_LISTED|SCOPE_MISSING"
 """The reasons of calls that identity keeps out. The alert DragomanStrangers has the first three."""
-GUARDS = "REQUEST_STALLED|STREAM_STALLED|MESSAGE_TOO_LARGE|INVALID_MESSAGE"
+GUARDS = "REQUEST_STALLED|STREAM_PAUSED|STREAM_STALLED|MESSAGE_TOO_LARGE|INVALID_MESSAGE"
 """The reasons of calls that do not come or are not read as they should be."""
 ONCE = ((1, RED),)
 

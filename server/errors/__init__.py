@@ -43,6 +43,7 @@
     ├── CandidateRefused            FAILED_PRECONDITION CANDIDATE_REFUSED
     ├── ReloadUnderWay              ABORTED             RELOAD_UNDER_WAY
     ├── RequestStalled              ABORTED             REQUEST_STALLED
+    ├── StreamPaused                ABORTED             STREAM_PAUSED
     ├── StreamStalled               ABORTED             STREAM_STALLED
     ├── Unavailable                 UNAVAILABLE         the same request may be answered later, or by another server
     │   ├── Overloaded              OVERLOADED
@@ -93,6 +94,7 @@ from server.errors.request import (
     PromptNotSupported,
     RequestStalled,
     SourceTooLong,
+    StreamPaused,
     StreamStalled,
     TargetTooLong,
     TooManyContents,
@@ -163,6 +165,7 @@ __all__ = [
     "ServiceNotFound",
     "SourceTooLong",
     "Status",
+    "StreamPaused",
     "StreamStalled",
     "TargetTooLong",
     "TooManyCalls",

@@ -282,6 +282,23 @@ class RequestStalled(ServerError):
         super().__init__(message, {"request_timeout_s": timeout_s}, retry_after_s=retry_after_s)
 
 
+class StreamPaused(ServerError):
+    """The caller keeps a stream of requests open and sends none, as one of too many who do. Expected.
+
+    What came before was answered.
+    """
+
+    status = "ABORTED"
+    reason = "STREAM_PAUSED"
+
+    def __init__(self, timeout_s: float, most: int) -> None:
+        message = (
+            f"the next request of the stream was not there within {timeout_s:g} s, or sooner while more than {most} "
+            "streams waited for theirs; end the stream when there is none, and open one when there is"
+        )
+        super().__init__(message, {"connection_idle_s": timeout_s, "max_paused": most})
+
+
 class StreamStalled(ServerError):
     """The caller does not read what it asked for. Expected."""
 

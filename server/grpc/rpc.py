@@ -15,13 +15,22 @@ from google.protobuf.message import DecodeError
 
 from server.admission.shedding import Shedding
 from server.api.scopes import computes, scopes_of
-from server.errors import InvalidMessage, MessageTooLarge, RequestStalled, ServerError, StreamStalled
+from server.errors import (
+    Draining,
+    InvalidMessage,
+    MessageTooLarge,
+    RequestStalled,
+    ServerError,
+    StreamPaused,
+    StreamStalled,
+)
 from server.grpc.status import call_metadata, error_metadata, status_code
 from server.identity.entrance import Entrance
 from server.identity.identity import Credentials
 from server.telemetry.calls import Call, current_call, request_id
 from server.telemetry.observed import ObservedCalls
 from server.traffic.address import of_peer
+from server.traffic.arrivals import Arrivals
 from server.traffic.traffic import Traffic
 
 STATUS_TIMEOUT_S = 1.0
@@ -39,6 +48,7 @@ PEER_CERTIFICATE, SUBJECT_ALTERNATIVE_NAME = "x509_pem_cert", "x509_subject_alte
 Handler = Any
 """A grpc.RpcMethodHandler, whose published types know handlers of the synchronous server only."""
 Context = grpc.aio.ServicerContext[Any, Any]
+Task = asyncio.Task[Any]
 Around = Callable[["RpcCaller"], AbstractAsyncContextManager[None]]
 """What a call runs in."""
 
@@ -88,7 +98,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         opened, entered, looked_at = self._opened(method), self._entered(method), self._looked_at(method, handler)
 
         async def each(method: str, handler: Handler, context: Context) -> Any:
-            return self._each(method, handler, context)
+            return self._each(method, handler, context, _this_task())
 
         request = partial(each if handler.request_streaming else self._one, method, handler)
 
@@ -136,23 +146,31 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
 
     async def _one(self, method: str, handler: Handler, context: Context) -> Any:
         """The request of a call that has one. Raises InvalidMessage, MessageTooLarge or RequestStalled."""
-        data = await self._read(context)
+        try:
+            data = await self._read(context, self._traffic.arrivals, _this_task())
+        except TimeoutError as error:
+            raise RequestStalled(self._traffic.request_timeout_s) from error
         if data is grpc.aio.EOF:
             raise InvalidMessage(method, 0)
         current_call().started = time.perf_counter()
         return self._parse(method, handler, data)
 
-    async def _each(self, method: str, handler: Handler, context: Context) -> AsyncIterator[Any]:
-        while (data := await self._read(context)) is not grpc.aio.EOF:
+    async def _each(self, method: str, handler: Handler, context: Context, task: Task) -> AsyncIterator[Any]:
+        """Those of a stream. task: of the call. Raises InvalidMessage, MessageTooLarge, StreamPaused or Draining."""
+        while (data := await self._next(context, task)) is not grpc.aio.EOF:
             yield self._parse(method, handler, data)
 
-    async def _read(self, context: Context) -> Any:
-        """A message, in bytes, or grpc.aio.EOF."""
-        caller, connection = current_call().caller, context.peer()
+    async def _next(self, context: Context, task: Task) -> Any:
         try:
-            return await self._traffic.arrivals.wait(context.read, caller, connection, asyncio.current_task())
+            return await self._read(context, self._traffic.pauses, task)
         except TimeoutError as error:
-            raise RequestStalled(self._traffic.request_timeout_s) from error
+            if self._traffic.pauses.ended:
+                raise Draining from error
+            raise StreamPaused(self._traffic.pause_timeout_s, self._traffic.bounds.pauses) from error
+
+    async def _read(self, context: Context, among: Arrivals, task: Task) -> Any:
+        """A message, in bytes, or grpc.aio.EOF. Raises TimeoutError."""
+        return await among.wait(context.read, current_call().caller, context.peer(), task)
 
     def _parse(self, method: str, handler: Handler, data: bytes) -> Any:
         if len(data) > self._traffic.bounds.message_bytes:
@@ -182,6 +200,12 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
             await self._traffic.departures.wait(len(data), context.write(data))
         except TimeoutError as error:
             raise StreamStalled(self._traffic.stall_timeout_s) from error
+
+
+def _this_task() -> Task:
+    task = asyncio.current_task()
+    assert task is not None
+    return task
 
 
 def let_go(aborted: grpc.aio.AbortError, _: object) -> None:
@@ -231,9 +255,7 @@ class RpcCaller:
                 try:
                     await self._context.abort(status_code(error), error.message, metadata)
                 except grpc.aio.AbortError as aborted:
-                    task = asyncio.current_task()
-                    assert task is not None
-                    task.add_done_callback(partial(let_go, aborted))
+                    _this_task().add_done_callback(partial(let_go, aborted))
                     raise
 
     def leaving(self) -> str:

@@ -59,6 +59,8 @@ class Arrivals:
         """Of those that wait, until they press; of those that have a place, until they are heard, and then slow."""
         self._whole: dict[str, bool] = {}
         """Whether the last that came by a connection became whole: the one that was heard of last at the end."""
+        self.ended = False
+        """Nothing comes in any more."""
 
     async def wait(
         self,
@@ -74,6 +76,8 @@ class Arrivals:
         """
         async with asyncio.timeout(self._timeout_s) as patience:
             try:
+                if self.ended:
+                    raise TimeoutError
                 await self._place(patience, caller, connection)
                 came = await come()
             except BaseException:
@@ -87,6 +91,12 @@ class Arrivals:
             self._remember(connection, True)
             self._leave(patience)
             return came
+
+    def end(self) -> None:
+        """Gives up all that wait or have a place, and whoever comes from now on."""
+        self.ended = True
+        for one in (*self._places, *self._line):
+            self._give_up(one)
 
     async def _place(self, patience: asyncio.Timeout, caller: str, connection: str) -> None:
         """Returns when it has one."""

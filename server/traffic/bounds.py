@@ -32,6 +32,8 @@ that, before it has run anything of ours that could give a reason; a client that
 MOST_MESSAGES = 8
 """Messages that may be coming in, where nobody says. More of the largest than that, beside a thousand connections with
 a call each, would be more than 64 MB. Those that fit into the window of their call are there at once."""
+PAUSES = 4
+"""Streams of requests that may wait for their next one, for each message that may be coming in."""
 MOST_WAITING = 1024
 """Calls whose messages have no place yet among those that are coming in."""
 SLACK_BYTES = 128 * 1024
@@ -59,6 +61,8 @@ class Bounds:
     """Texts that wait, each of which may be a call of its own."""
     new_calls: int = MOST_NEW_CALLS
     messages: int = MOST_MESSAGES
+    pauses: int = PAUSES * MOST_MESSAGES
+    """Streams of requests whose next request is waited for: it may be coming in."""
     waiting_messages: int = MOST_WAITING
     answers_bytes: int = MOST_ANSWERS_BYTES
     held_bytes: int = MOST_HELD_BYTES
@@ -71,15 +75,18 @@ class Bounds:
         http = settings.max_connections if settings.http else 0
         all_of_it = cls(settings.max_message_bytes, settings.max_connections, http, settings.max_waiting)
         messages = settings.max_incoming or MOST_MESSAGES
-        all_of_it = replace(all_of_it, document_bytes=settings.max_document_bytes, messages=messages)
+        pauses = PAUSES * messages
+        all_of_it = replace(all_of_it, document_bytes=settings.max_document_bytes, messages=messages, pauses=pauses)
         if limit_bytes is None:
             return all_of_it
         if settings.max_incoming is None:
-            messages = min(messages, max(2, limit_bytes // SHARE // all_of_it.transport_bytes))
+            room = max(2, limit_bytes // SHARE // all_of_it.transport_bytes)
+            messages, pauses = min(messages, room), min(pauses, room)
         return replace(
             all_of_it,
             new_calls=min(MOST_NEW_CALLS, max(64, limit_bytes // SMALL_SHARE // (NEW_CALL_BYTES + WINDOW_BYTES))),
             messages=messages,
+            pauses=pauses,
             waiting_messages=min(MOST_WAITING, max(64, limit_bytes // SMALL_SHARE // CALL_BYTES)),
             answers_bytes=min(MOST_ANSWERS_BYTES, limit_bytes // SMALL_SHARE),
             document_bytes=min(settings.max_document_bytes, limit_bytes // SMALL_SHARE // DOCUMENT_BYTES),
@@ -115,7 +122,7 @@ class Bounds:
             "connections": self.connections * CONNECTION_BYTES + self.http_connections * HTTP_CONNECTION_BYTES,
             "calls": self.new_calls * (NEW_CALL_BYTES + WINDOW_BYTES) + self._taken_up * CALL_BYTES,
             "requests": self.held_bytes * HELD_BYTES + self.message_bytes,
-            "messages": self.messages * self.transport_bytes,
+            "messages": (self.messages + self.pauses) * self.transport_bytes,
             "answers": self.answers_bytes,
             "documents": self.document_bytes * DOCUMENT_BYTES,
         }

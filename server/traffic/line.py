@@ -1,7 +1,7 @@
 """Those who wait until they may come in."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 
@@ -26,6 +26,9 @@ class Line:
 
     def __len__(self) -> int:
         return len(self._waiting)
+
+    def __iter__(self) -> Iterator[asyncio.Timeout]:
+        return iter(self._waiting)
 
     def __contains__(self, patience: asyncio.Timeout) -> bool:
         return patience in self._waiting

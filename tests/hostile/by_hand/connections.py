@@ -20,6 +20,7 @@ from bench.soak.strangers import Server
 from dragoman import Client
 from dragoman.errors import DragomanError
 from dragoman.quickstart import HOST
+from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from server.config import Settings
 from tests.hostile.connections.attacks import (
@@ -39,6 +40,8 @@ STREAM = "/dragoman.v1.TranslationService/StreamTranslate"
 OTHER_HOST = "127.0.0.2"
 """Of the attackers: another caller than those who are asked for their times."""
 MEGABYTE = 1_000_000
+ENCODE = "/dragoman.v1.EncodingService/StreamEncode"
+ONE_ENCODED = message(StreamEncodeRequest(request=EncodeRequest(contents=["A cat."])).SerializeToString())
 ONE_TEXT = message(TranslateRequest(contents=["A cat."]).SerializeToString())
 LARGE_HEADERS = {f"x-{number}": "v" * 100 for number in range(100)}
 
@@ -53,6 +56,11 @@ class Attack:
     def unfinished(self, over: Callable[[], bool]) -> None:
         """Messages of which all comes but the last byte."""
         all_but_finished(self._port, self._connections, self._calls, self._size, over, self._source)
+
+    def paused(self, over: Callable[[], bool]) -> None:
+        """The same, of streams whose first request was whole."""
+        sizes = self._connections, self._calls, self._size
+        all_but_finished(self._port, *sizes, over, self._source, ENCODE, ONE_ENCODED)
 
     def silent(self, over: Callable[[], bool]) -> None:
         """Not a word."""

@@ -13,9 +13,19 @@ WATCH = "/grpc.health.v1.Health/Watch"
 
 
 def all_but_finished(
-    port: int, connections: int, streams: int, size: int, over: Callable[[], bool], source: str = HOST
+    port: int,
+    connections: int,
+    streams: int,
+    size: int,
+    over: Callable[[], bool],
+    source: str = HOST,
+    method: str = TRANSLATE,
+    before: bytes = b"",
 ) -> None:
-    """Messages of which all comes but the last byte, by those who heed the windows; others instead of those refused."""
+    """Messages of which all comes but the last byte, by those who heed the windows; others instead of those refused.
+
+    before: whole messages that each call begins with
+    """
     piece = bytes(FRAME_BYTES)
     with ExitStack() as opened:
         senders = [opened.enter_context(Sender(port, source=source)) for _ in range(connections)]
@@ -24,9 +34,9 @@ def all_but_finished(
             for sender, of in zip(senders, left, strict=True):
                 with suppress(OSError):
                     while len(sender.open) < streams:
-                        number = sender.begin(TRANSLATE)
+                        number = sender.begin(method)
                         of[number] = size - 1
-                        sender.offer(number, message(b"", size=size))
+                        sender.offer(number, before + message(b"", size=size))
                     sender.receive()
                     for number in sender.open:
                         while taken := sender.offer(number, piece[: of[number]]):
