@@ -68,7 +68,7 @@ void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill,
   }
   const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, Rows::kind};
   std::vector<uint8_t> x((size_t)rows * inputs);
-  ByteRows bytes(rows, depth, scratch);
+  ByteRows bytes(rows, depth, scratch, Rows::kind);
   for (int r = 0; r < rows; r++) {
     for (int k = 0; k < inputs; k++) x[(size_t)r * inputs + k] = byte_of(fill, random, k);
     memset(bytes.row(r), 0, depth);

@@ -220,7 +220,7 @@ static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows
   float* query = scratch.take<float>(numbers);
   CoarseRow* found = scratch.take<CoarseRow>(rows);
   const int bests = k > 32 ? 4 : k > 16 ? 2 : 1;
-  ByteRows bytes(rows, c.keys.depth, scratch);
+  ByteRows bytes(rows, c.keys.depth, scratch, c.keys.kind);
   for (int r = 0; r < rows; r++) {
     const bool known = find_query(c, x + (size_t)r * width, width, query);
     scales[r] = scale_of(query, c.keys, by_row);

@@ -4,6 +4,8 @@
 
 namespace dragoman::ISA {
 
+constexpr bool takes_nibbles = most_nibble_rows > 0;
+
 // panels: zeros, which stay where there are no weights.
 static void pack(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels) {
   for (int n = 0; n < outputs; n++) {
@@ -17,12 +19,14 @@ static void pack(const int8_t* weight, int outputs, int inputs, int depth, int8_
 
 // The same of multiples of 16: number k of a column in the low half of a byte, number k + group in the high one.
 static void pack_nibbles(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels) {
+  memset(panels, 17 * nibble_offset, (size_t)((outputs + columns - 1) / columns) * columns * depth / 2);
   for (int n = 0; n < outputs; n++) {
     int8_t* column = panels + (size_t)(n / columns) * depth / 2 * columns + n % columns * group;
     const int8_t* row = weight + (size_t)n * inputs;
     for (int k = 0; k < inputs; k++) {
       int8_t& both = column[(size_t)(k / (2 * group)) * group * columns + k % group];
-      both = (int8_t)(k / group % 2 ? (both & 15) | row[k] : both | (row[k] >> 4 & 15));
+      const int half = ((row[k] >> 4) + nibble_offset) & 15;
+      both = (int8_t)(k / group % 2 ? (both & 15) | half << 4 : (both & 240) | half);
     }
   }
 }
@@ -31,7 +35,9 @@ static void pack_nibbles(const int8_t* weight, int outputs, int inputs, int dept
 template <Packed KIND>
 struct TileRows {
   static constexpr Packed kind = KIND;
-  static constexpr int most = KIND == Packed::words ? most_wide_rows : most_rows;
+  static constexpr int most = KIND == Packed::words     ? most_wide_rows
+                              : KIND == Packed::nibbles ? most_nibble_rows
+                                                        : most_rows;
   const uint8_t* rows;
   size_t stride;
 };
@@ -43,18 +49,19 @@ INLINE size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Memory for rows of u8, and then what they become for tile().
 struct ByteRows {
+  Packed kind;  // of the weights
   uint8_t* plain;
   uint8_t* prepared;
   size_t plain_stride, prepared_stride;
 
-  MEMBER ByteRows(int rows, int depth, Scratch& scratch)
-      : plain_stride(padded(depth)), prepared_stride(padded(prepared_bytes(depth))) {
+  MEMBER ByteRows(int rows, int depth, Scratch& scratch, Packed kind = Packed::bytes)
+      : kind(kind), plain_stride(padded(depth)), prepared_stride(padded(prepared_bytes(kind, depth))) {
     plain = scratch.take<uint8_t>(prepares ? plain_stride : rows * plain_stride);
     prepared = prepares ? scratch.take<uint8_t>(rows * prepared_stride) : nullptr;
   }
   MEMBER uint8_t* row(int r) { return prepares ? plain : plain + r * plain_stride; }
   MEMBER void done(int r, int depth) {
-    if (prepares) prepare(plain, depth, prepared + r * prepared_stride);
+    if (prepares) prepare(kind, plain, depth, prepared + r * prepared_stride);
   }
   template <class Kind = Bytes>
   MEMBER Kind bytes() const {

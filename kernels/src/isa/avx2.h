@@ -3,6 +3,10 @@
 //   |y| * ~w = y * w - |y|
 // so that the sum lacks |y| of every negative y, which no column changes and prepare() adds up once. The largest sums
 // of two, 2 * 127 * 127 and 2 * 128 * -128 = -32768, fit exactly.
+//
+// Weights that are multiples of 16 are stored as a sixteenth and 8 more, w' = 0..15, and multiply y itself: eight sums
+// of two, 8 * 2 * 15 * -128 = -30720, fit 16 bits, so that few of them are widened. What 8 more make is the row's alone:
+//   16 * (w' - 8) * y = 16 * (w' * y) - 128 * y
 #pragma once
 #define VECTOR_BYTES 32
 #include <immintrin.h>
@@ -13,13 +17,28 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 32, group = 4, most_rows = 2, most_wide_rows = 3, shift = 128;
-constexpr bool prepares = true, takes_nibbles = false;
+constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3, shift = 128;
+constexpr int most_nibble_rows = 5, nibble_offset = 8;
+constexpr bool prepares = true;
 
 // A prepared row: for each 4 numbers 4 bytes |y| and 4 bytes of y's sign (0 or 255), then the sum of |y| of negative y.
-constexpr int prepared_bytes(int depth) { return (2 * depth + 4 + 63) / 64 * 64; }
+// Of nibbles: y, then -128 times the sum of y.
+constexpr int prepared_bytes(Packed kind, int depth) {
+  return ((kind == Packed::nibbles ? depth : 2 * depth) + 4 + 63) / 64 * 64;
+}
 
-static void prepare(const uint8_t* x, int depth, uint8_t* out) {
+static void prepare_for_nibbles(const uint8_t* x, int depth, uint8_t* out) {
+  int32_t sum = 0;
+  for (int k = 0; k < depth; k++) {
+    out[k] = x[k] ^ 128;
+    sum += x[k] - 128;
+  }
+  const int32_t surplus = -128 * sum;
+  memcpy(out + depth, &surplus, 4);
+}
+
+static void prepare(Packed kind, const uint8_t* x, int depth, uint8_t* out) {
+  if (kind == Packed::nibbles) return prepare_for_nibbles(x, depth, out);
   __m128i sums = _mm_setzero_si128();
   int k = 0;
   for (; k + 16 <= depth; k += 16, out += 32) {
@@ -68,36 +87,93 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahea
   });
 }
 
+// The weights, or their complements. They are read anew for each row: in registers they would take those of the sums.
+INLINE __m256i flipped(__m256i sign, const int8_t* weights) {
+  __m256i out;
+  asm("vpxor %2, %1, %0" : "=x"(out) : "x"(sign), "m"(*(const __m256i*)weights));
+  return out;
+}
+
+INLINE __m256i spread(const uint8_t* x) {
+  int32_t four;
+  memcpy(&four, x, 4);
+  return _mm256_set1_epi32(four);
+}
+
+// 16 columns of a panel, from `at` on.
+template <int ROWS>
+INLINE void add_nibbles(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, int depth, int at,
+                        int32_t* sums) {
+  constexpr int step = 2 * group, fitting = 4 * step;
+  const __m256i low = _mm256_set1_epi8(15);
+  for (int first = 0; first < depth; first += fitting) {
+    const int end = first + fitting < depth ? first + fitting : depth;
+    __m256i part[ROWS][2];
+    unrolled<ROWS>([&](auto r) INLINED { part[r][0] = part[r][1] = _mm256_setzero_si256(); });
+    const auto add = [&](__m256i a, __m256i b, const uint8_t* from) INLINED {
+      unrolled<ROWS>([&](auto r) INLINED {
+        const __m256i y = spread(from + r * stride);
+        part[r][0] = _mm256_add_epi16(part[r][0], _mm256_maddubs_epi16(a, y));
+        part[r][1] = _mm256_add_epi16(part[r][1], _mm256_maddubs_epi16(b, y));
+        asm("" : "+x"(part[r][0]), "+x"(part[r][1]));  // Else GCC adds up products first, and keeps parts in memory.
+      });
+    };
+    for (int k = first; k < end; k += step, panel += columns * group, x += step) {
+      ahead.ask<columns * group>();
+      const __m256i a = _mm256_load_si256((const __m256i*)(panel + at * group));
+      const __m256i b = _mm256_load_si256((const __m256i*)(panel + at * group + 32));
+      add(_mm256_and_si256(a, low), _mm256_and_si256(b, low), x);
+      add(_mm256_and_si256(_mm256_srli_epi16(a, 4), low), _mm256_and_si256(_mm256_srli_epi16(b, 4), low), x + group);
+    }
+    unrolled<ROWS>([&](auto r) INLINED {
+      unrolled<2>([&](auto v) INLINED {
+        __m256i* sum = (__m256i*)(sums + r * columns + at + 8 * v);
+        _mm256_store_si256(sum, _mm256_add_epi32(*sum, _mm256_madd_epi16(part[r][v], _mm256_set1_epi16(16))));
+      });
+    });
+  }
+}
+
+template <int ROWS>
+static void tile_of_nibbles(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, const int32_t* start,
+                            int depth, int32_t* sums) {
+  for (int r = 0; r < ROWS; r++) {
+    const __m256i surplus = spread(x + r * stride + depth);
+    for (int c = 0; c < columns; c += 8) {
+      const __m256i first = _mm256_add_epi32(_mm256_loadu_si256((const __m256i*)(start + c)), surplus);
+      _mm256_store_si256((__m256i*)(sums + r * columns + c), first);
+    }
+  }
+  add_nibbles<ROWS>(x, stride, panel, ahead, depth, 0, sums);
+  add_nibbles<ROWS>(x, stride, panel, {}, depth, 16, sums);
+}
+
 template <int ROWS, Packed KIND>
 static void tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, const int32_t* start, int depth,
                  int32_t* sums) {
   if constexpr (KIND == Packed::words) return wide_tile<ROWS>(x, stride, panel, ahead, depth, sums);
+  if constexpr (KIND == Packed::nibbles) return tile_of_nibbles<ROWS>(x, stride, panel, ahead, start, depth, sums);
   constexpr int vectors = columns / 8;
   __m256i total[ROWS][vectors];
-  const __m256i ones = _mm256_set1_epi16(1);
-  for (int r = 0; r < ROWS; r++) {
-    int32_t lacking;
-    memcpy(&lacking, x + r * stride + 2 * depth, 4);
-    for (int v = 0; v < vectors; v++)
-      total[r][v] = _mm256_add_epi32(_mm256_loadu_si256((const __m256i*)(start + 8 * v)), _mm256_set1_epi32(lacking));
-  }
+  unrolled<ROWS>([&](auto r) INLINED {
+    const __m256i lacking = spread(x + r * stride + 2 * depth);
+    unrolled<vectors>([&](auto v) INLINED {
+      total[r][v] = _mm256_add_epi32(_mm256_loadu_si256((const __m256i*)(start + 8 * v)), lacking);
+    });
+  });
   for (int k = 0; k < depth; k += group, panel += columns * group, x += 2 * group) {
-    __m256i weight[vectors];
-    for (int v = 0; v < vectors; v++) weight[v] = _mm256_load_si256((const __m256i*)(panel + 32 * v));
     ahead.ask<columns * group>();
-    for (int r = 0; r < ROWS; r++) {
-      int32_t magnitudes, signs;
-      memcpy(&magnitudes, x + r * stride, 4);
-      memcpy(&signs, x + r * stride + group, 4);
-      const __m256i magnitude = _mm256_set1_epi32(magnitudes), sign = _mm256_set1_epi32(signs);
-      for (int v = 0; v < vectors; v++) {
-        const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_xor_si256(weight[v], sign));
-        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(pairs, ones));
-      }
-    }
+    unrolled<ROWS>([&](auto r) INLINED {
+      const __m256i magnitude = spread(x + r * stride), sign = spread(x + r * stride + group);
+      unrolled<vectors>([&](auto v) INLINED {
+        const __m256i pairs = _mm256_maddubs_epi16(magnitude, flipped(sign, panel + 32 * v));
+        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+      });
+    });
   }
-  for (int r = 0; r < ROWS; r++)
-    for (int v = 0; v < vectors; v++) _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]);
+  unrolled<ROWS>([&](auto r) INLINED {
+    unrolled<vectors>([&](auto v) INLINED { _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]); });
+  });
 }
 
 INLINE uint32_t bits(Lanes<int32_t, native> mask) { return _mm256_movemask_ps((__m256)mask.v); }

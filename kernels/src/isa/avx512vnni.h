@@ -10,10 +10,11 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6, shift = 0;
-constexpr bool prepares = false, takes_nibbles = true;
+constexpr int most_nibble_rows = 6, nibble_offset = 0;
+constexpr bool prepares = false;
 
-constexpr int prepared_bytes(int depth) { return depth; }
-INLINE void prepare(const uint8_t*, int, uint8_t*) {}
+constexpr int prepared_bytes(Packed, int depth) { return depth; }
+INLINE void prepare(Packed, const uint8_t*, int, uint8_t*) {}
 
 // GCC 12 copies registers around the intrinsic.
 template <Packed KIND>

@@ -10,10 +10,11 @@
 namespace dragoman::ISA {
 
 constexpr int shift = 128;
-constexpr bool prepares = true, takes_nibbles = false;
+constexpr bool prepares = true;
+constexpr int most_nibble_rows = 0, nibble_offset = 0;
 
-constexpr int prepared_bytes(int depth) { return (depth + 63) / 64 * 64; }
-static void prepare(const uint8_t* x, int depth, uint8_t* out) {
+constexpr int prepared_bytes(Packed, int depth) { return (depth + 63) / 64 * 64; }
+static void prepare(Packed, const uint8_t* x, int depth, uint8_t* out) {
   for (int k = 0; k < depth; k++) out[k] = x[k] ^ 0x80;
 }
 

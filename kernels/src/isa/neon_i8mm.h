@@ -10,10 +10,11 @@
 namespace dragoman::ISA {
 
 constexpr int shift = 0;
-constexpr bool prepares = false, takes_nibbles = false;
+constexpr bool prepares = false;
+constexpr int most_nibble_rows = 0, nibble_offset = 0;
 
-constexpr int prepared_bytes(int depth) { return depth; }
-INLINE void prepare(const uint8_t*, int, uint8_t*) {}
+constexpr int prepared_bytes(Packed, int depth) { return depth; }
+INLINE void prepare(Packed, const uint8_t*, int, uint8_t*) {}
 
 typedef uint8x16_t Bytes16;
 INLINE int32x4_t multiply_add(int32x4_t total, Bytes16 x, int8x16_t weight) { return vusdotq_s32(total, x, weight); }

@@ -10,10 +10,12 @@
 //                    columns % 16 == 0. Weights of s16 lie in the same bytes, half as many to a group.
 //   most_rows        tile<ROWS, KIND> is made for 1..most_rows, or, of words, 1..most_wide_rows.
 //   shift            What tile takes off every x: 0, or 128 for instructions that want x signed.
-//   prepares         Whether tile wants rows of x changed first, by prepare(x, depth, out), which writes at most
-//                    prepared_bytes(depth) bytes.
-//   takes_nibbles    Whether weights that are multiples of 16 share bytes (pack_nibbles): worth it where products take
-//                    them apart faster than memory brings twice as many. Else they are bytes like others.
+//   prepares         Whether tile wants rows of x changed first, by prepare(kind, x, depth, out), which writes at most
+//                    prepared_bytes(kind, depth) bytes. kind: of the weights.
+//   most_nibble_rows The same as most_rows where weights that are multiples of 16 share bytes (pack_nibbles): worth it
+//                    where products take them apart faster than memory brings twice as many, or are faster for
+//                    numbers so small. 0: there they are bytes like others.
+//   nibble_offset    What a sixteenth of such a weight is stored with: 0, or 8, so that none is negative.
 //   tile<ROWS, KIND> sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
 //                    and every weight in -127..127. Of words: sum over k of x[r][k] * weight[k][c] of s16, x
 //                    within -32767..32767, where all sums of some of these products fit 32 bits; `start` is zeros,
@@ -35,10 +37,11 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 16, group = 4, most_rows = 4, most_wide_rows = 4, shift = 0;
-constexpr bool prepares = false, takes_nibbles = false;
+constexpr bool prepares = false;
+constexpr int most_nibble_rows = 0, nibble_offset = 0;
 
-constexpr int prepared_bytes(int depth) { return depth; }
-INLINE void prepare(const uint8_t*, int, uint8_t*) {}
+constexpr int prepared_bytes(Packed, int depth) { return depth; }
+INLINE void prepare(Packed, const uint8_t*, int, uint8_t*) {}
 
 template <int ROWS>
 static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, int depth, int32_t* sums) {
