@@ -121,7 +121,7 @@ def phases(content: AnsweredContent) -> Iterator[tuple[str, float, float]]:
     yield "tokenize", content.tokenized, content.tokenized + timings.tokenize
     yield "queue", content.arrived, encoding
     yield "encode", encoding, decoding
-    if content.answer is not None:
+    if content.target_tokens:  # of what is encoded only there are none
         yield "decode", decoding, decoding + timings.decode
         yield "detokenize", content.detokenized, content.detokenized + timings.detokenize
 

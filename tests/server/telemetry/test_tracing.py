@@ -21,11 +21,13 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.trace import INVALID_SPAN_CONTEXT
 
+from dragoman.v1.encoding_pb2 import EncodeRequest
 from engine.request import PHASES
 from server.config import ConfigError, Settings
 from server.telemetry.calls import Call
 from server.telemetry.otlp import open_otlp
 from server.telemetry.tracing import MOST_CONTENTS, Tracing, open_tracing
+from tests.server.api.test_scoring import score_request
 from tests.serving import STREAM, TRANSLATE, eventually, refusal, serving, stream_request, translate_request
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -146,6 +148,21 @@ async def test_a_stream_has_its_phases_too() -> None:
     [call] = collector.named(STREAM)
     assert [len(collector.named(phase)) for phase in PHASES] == [1] * len(PHASES)
     assert values(call)["dragoman.contents"] == 1
+
+
+async def test_scores_have_the_phases_of_a_translation_and_vectors_have_no_decoding() -> None:
+    with collecting() as (collector, endpoint):
+        tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
+        async with serving(tracing=tracing) as server:
+            await server.translations.Score(score_request(("a", ["b"])))
+            scored = 1 + len(PHASES)
+            await server.encodings.Encode(EncodeRequest(contents=["a"]))
+            await eventually(lambda: server.calls.running == 0)
+        tracing.close()
+    assert len(collector.spans) == scored + 1 + len(("tokenize", "queue", "encode"))
+    [decode] = collector.named("decode")
+    [encode] = [span for span in collector.named("encode") if span.parent_span_id == decode.parent_span_id]
+    assert decode.start_time_unix_nano == encode.end_time_unix_nano < decode.end_time_unix_nano
 
 
 async def test_the_phases_of_many_contents_are_told_of_the_first() -> None:
