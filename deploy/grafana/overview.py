@@ -23,6 +23,7 @@ from deploy.grafana.queries import (
     rate,
     ratio,
     share,
+    some,
     total,
 )
 
@@ -92,7 +93,7 @@ def _objectives() -> Sequence[Builder[Panel]]:
 def _traffic() -> Sequence[Builder[Panel]]:
     methods = by_name(rate(CALLS, INSTANCE))
     failed = share(by_name(rate(CALLS, FAULTY)), methods)
-    refusals = or_none(by("reason", rate("dragoman_refusals_total", INSTANCE)), "reason")
+    refusals = or_none(some(by("reason", rate("dragoman_refusals_total", INSTANCE))), "reason")
     return [
         stacked(
             "Calls by face",

@@ -65,6 +65,11 @@ def mean(metric: str, where: str, labels: str) -> str:
     return ratio(by(labels, rate(f"{metric}_sum", where)), by(labels, rate(f"{metric}_count", where)))
 
 
+def some(series: str) -> str:
+    """Those that are not zero: of many that may come, few do."""
+    return f"{series} > 0"
+
+
 def or_none(series: str, label: str, word: str = "none") -> str:
     """The series or, while there is none, a zero that says so in the legend."""
     return f'{series} or on () label_replace(vector(0), "{label}", "{word}", "", "")'

@@ -36,6 +36,12 @@ class Tally:
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
 
+    def __neg__(self) -> "Tally":
+        """What takes this one away from a sum."""
+        negative = Tally(self._bounds)
+        negative._counts, negative._sum = [-count for count in self._counts], -self._sum
+        return negative
+
     def observe(self, value: float, times: int = 1) -> None:
         """Counts a value."""
         self._counts[bisect_left(self._bounds, value)] += times
@@ -57,7 +63,7 @@ class WorkerMetrics:
         self.inter_token_seconds, self.step_rows = Tally(TOKEN_SECONDS), Tally(STEP_ROWS)
         self.made = self.rows = self.moved_rows = self.moved_bytes = 0
         self.model_seconds = self.engine_seconds = 0.0
-        self.hypotheses = self.cancelled = 0
+        self.hypotheses = self.cancelled = self.failed_rows = 0
         self.source_tokens, self.padding_tokens = 0, 0.0
         self.live = self.held = 0
         self.last_step = time.time()
@@ -100,6 +106,17 @@ class WorkerMetrics:
         """So many rows were computed for a content that nobody waited for any more."""
         self.cancelled += computed_rows
 
+    def failed(self, computed_rows: int) -> None:
+        """So many rows were computed for contents that are tried again, or refused: the worker has failed."""
+        self.failed_rows += computed_rows
+
+    def __neg__(self) -> "WorkerMetrics":
+        """What takes all that was counted so far away from a sum."""
+        negative = WorkerMetrics()
+        for name, counted in vars(self).items():
+            setattr(negative, name, -counted)
+        return negative
+
 
 class StepFamilies(Collector):
     """The families that the workers of all models share."""
@@ -109,7 +126,8 @@ class StepFamilies(Collector):
         self._workers: dict[str, dict[int, WorkerMetrics]] = {}
         """By model and number."""
         self._former: dict[str, list[WorkerMetrics]] = {}
-        """Of versions that served before: what they have counted stays counted. They take a kilobyte each."""
+        """Of versions that served before: what they have counted stays counted. And what those that serve had counted
+        before they did, to be taken away. They take a kilobyte each."""
         self.rows_capacity, self.tokens_capacity = (
             Gauge(name, meaning, ["model"], registry=registry)
             for name, meaning in (
@@ -120,8 +138,9 @@ class StepFamilies(Collector):
         registry.register(self)
 
     def show(self, model: str, workers: dict[int, WorkerMetrics]) -> None:
-        """These count from now on. One that is added later is shown, too."""
-        self._former.setdefault(model, []).extend(self._workers.get(model, {}).values())
+        """These count from now on, and from zero. One that is added later is shown, too."""
+        before = [-worker for worker in workers.values()]
+        self._former.setdefault(model, []).extend([*self._workers.get(model, {}).values(), *before])
         self._workers[model] = workers
 
     def collect(self) -> Iterator[Metric]:
@@ -144,7 +163,11 @@ class StepFamilies(Collector):
             "dragoman_rows_wasted",
             "Rows of decoder steps that are in no best hypothesis.",
             "reason",
-            {"hypotheses": lambda worker: worker.hypotheses, "cancelled": lambda worker: worker.cancelled},
+            {
+                "hypotheses": lambda worker: worker.hypotheses,
+                "cancelled": lambda worker: worker.cancelled,
+                "failed": lambda worker: worker.failed_rows,
+            },
         )
         yield self._counters(
             "dragoman_encoder_tokens",

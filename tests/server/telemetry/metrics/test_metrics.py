@@ -11,9 +11,10 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families
 
 from engine.request import PHASES, FinishReason
+from kernels.library import Counters
 from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics import step as step_metrics
-from server.telemetry.metrics.call import LATENCY_SECONDS, CallMetrics
+from server.telemetry.metrics.call import FAULTS, LATENCY_SECONDS, CallMetrics, fault_reasons
 from server.telemetry.metrics.model import PHASE_SECONDS, ModelFamilies, ModelMetrics
 from tests.watch.families import TIMINGS, TRACE, everything
 
@@ -87,6 +88,22 @@ def test_two_models_are_told_apart(counted: Counted) -> None:
         assert counted.of("dragoman_rows_computed_total", model=model) == rows
 
 
+def test_what_operators_count_for_the_process_counts_once_for_two_models(counted: Counted) -> None:
+    def of_process() -> Counters:
+        return Counters(rows=10, whole_rows=1, saturated=2)
+
+    def of_a_screened_graph() -> Counters:
+        return Counters(rows=5, whole_rows=2, saturated=0)
+
+    counted.metrics.kernels(of_process)
+    ModelMetrics(counted.families, "pt-en").kernels(of_process)
+    assert counted.of("dragoman_output_rows_total", kind="screened") == 9
+    ModelMetrics(counted.families, "en-de").kernels(of_a_screened_graph)
+    assert counted.of("dragoman_output_rows_total", kind="screened") == 12
+    assert counted.of("dragoman_output_rows_total", kind="whole") == 3
+    assert counted.of("dragoman_saturated_values_total") == 2
+
+
 def test_an_encoding_has_no_decode_phase(counted: Counted) -> None:
     counted.metrics.encoded(TIMINGS, source_tokens=7)
     counts = {
@@ -105,6 +122,16 @@ def test_an_rpc_is_in_flight_until_its_answer_is_sent(counted: Counted) -> None:
     assert counted.of("dragoman_rpc_requests_total", method="s/Translate", code="UNAVAILABLE") == 1
     labels = {"method": "s/Translate", "code": "UNAVAILABLE"}
     assert counted.of("dragoman_rpc_duration_seconds_sum", **labels) == pytest.approx(0.3)
+
+
+def test_what_fails_by_the_servers_fault_counts_from_zero(counted: Counted) -> None:
+    """Or the first burst of it would have no rate."""
+    assert counted.of("dragoman_refusals_total", reason="OVERLOADED") == 0
+    assert {"OVERLOADED", "INTERNAL", "QUARANTINED", "WOULD_BE_LATE"} < set(fault_reasons())
+    assert not {"BLANK_CONTENT", "QUOTA_EXCEEDED", "NO_CREDENTIALS"} & set(fault_reasons())
+    counted.calls.rpc_started("s/Translate")
+    for code in FAULTS:
+        assert counted.of("dragoman_rpc_requests_total", method="s/Translate", code=code) == 0
 
 
 def test_gauges_and_the_other_counters(counted: Counted) -> None:
