@@ -14,10 +14,10 @@ from server import errors
 
 LATENCY_SECONDS: Sequence[float] = (
     *(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.35, 0.5, 0.75),
-    *(1, 2, 5, 10, 20, 30, 60),
+    *(1, 2, 5, 10, 20, 30, 60, 300),
 )
-"""From a refusal, which costs half a millisecond, to 60 s, the longest deadline that makes sense for a text. Densest
-between 20 ms and 1 s, where sentences of small and base-size models end."""
+"""From a refusal, which costs half a millisecond, to 60 s, the longest deadline that makes sense for a text, and to
+300 s for documents. Densest between 20 ms and 1 s, where sentences of small and base-size models end."""
 
 FAULTS = ("UNAVAILABLE", "INTERNAL", "DEADLINE_EXCEEDED")
 """Codes of calls that fail by the server's fault, or are too slow for their callers. With their reasons they count from

@@ -16,12 +16,14 @@ from prometheus_client.utils import floatToGoString
 
 TOKEN_SECONDS: Sequence[float] = (
     *(0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075),
-    *(0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1),
+    *(0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1, 5),
 )
-"""A step of a small model takes less than a millisecond at one row, and some ten at 64 rows of a base-size one."""
+"""A step of a small model takes less than a millisecond at one row, and some ten at 64 rows of a base-size one. One of
+a large model on a CPU that others use may take seconds."""
 
-STEP_ROWS: Sequence[float] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""A step's cost per row falls steeply up to some 16 rows, so the small counts are told apart."""
+STEP_ROWS: Sequence[float] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 4096)
+"""A step's cost per row falls steeply up to some 16 rows, so the small counts are told apart. The last is the most that
+`--max-rows` may be."""
 
 
 Read = Callable[["WorkerMetrics"], float]

@@ -9,9 +9,11 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
 
 from engine.request import PHASES, FinishReason
 from kernels.library import Counters
+from server.config import Settings
 from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics import step as step_metrics
 from server.telemetry.metrics.call import FAULTS, LATENCY_SECONDS, CallMetrics, fault_reasons
@@ -174,10 +176,14 @@ def test_buckets_rise(buckets: list[float]) -> None:
     assert list(buckets) == sorted(set(buckets))
 
 
-def test_buckets_reach_from_refusals_to_long_deadlines_and_below_a_millisecond_between_tokens() -> None:
+def test_buckets_reach_from_refusals_to_documents_and_to_as_many_rows_as_there_may_be() -> None:
     assert LATENCY_SECONDS[0] == 0.0005
-    assert LATENCY_SECONDS[-1] == 60
+    assert LATENCY_SECONDS[-1] == 300
     assert step_metrics.TOKEN_SECONDS[0] == 0.0001
+    most = int(step_metrics.STEP_ROWS[-1])
+    assert Settings(max_rows=most).max_rows == most
+    with pytest.raises(ValidationError):
+        Settings(max_rows=most + 1)
 
 
 def exemplars(registry: CollectorRegistry) -> Iterator[tuple[str, dict[str, str]]]:
