@@ -58,6 +58,10 @@ class WorkerObserver(Protocol):
         """So many rows were computed for a request that nobody waited for any more."""
         ...
 
+    def failed(self, computed_rows: int) -> None:
+        """So many rows were computed for requests that are tried again, or refused: the worker has failed."""
+        ...
+
 
 class Observer(Protocol):
     """Is told of an engine."""
@@ -75,7 +79,10 @@ class Observer(Protocol):
         ...
 
     def kernels(self, counters: Callable[[], Counters]) -> None:
-        """What our own operators, or a screened graph, have counted may be asked at any time, from any thread."""
+        """What our own operators, or a screened graph, have counted may be asked at any time, from any thread.
+
+        Operators count for the process: models of which they run have equal `counters`.
+        """
         ...
 
     def waiting(self, requests: int) -> None:
@@ -166,3 +173,5 @@ class UnobservedWorker:
     def answered(self, computed_rows: int, best_rows: int) -> None: ...
 
     def dropped(self, computed_rows: int) -> None: ...
+
+    def failed(self, computed_rows: int) -> None: ...

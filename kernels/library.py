@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -160,8 +161,9 @@ class Library:
         return Counters(*values)
 
 
+@cache
 def open_library(path: Path = LIBRARY) -> Library:
-    """Open the library that was built.
+    """Open the library that was built. A process has one of each path, and so has the dynamic linker.
 
     Raises:
         LibraryError: it was not built, was built for other operators or another machine, or is no library.

@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 
 from deploy.grafana.frame import build
 from deploy.grafana.panels import heat_map, lines, stacked
-from deploy.grafana.queries import INSTANCE, MODEL, by, counts, mean, or_none, rate, ratio, total
+from deploy.grafana.queries import INSTANCE, MODEL, by, counts, mean, or_none, rate, ratio, some, total
 
 TARGET = total("dragoman_target_tokens_total", MODEL)
 ENDED = f"({TARGET} + {total('dragoman_rows_wasted_total', MODEL)})"
@@ -56,18 +56,18 @@ def _waste() -> Sequence[Builder[Panel]]:
     wasted = by("reason", rate("dragoman_rows_wasted_total", MODEL))
     encoder = by("kind", rate("dragoman_encoder_tokens_total", MODEL))
     moved = by("model, instance", rate("dragoman_cache_moved_bytes_total", MODEL))
-    whole = by("model, instance", rate("dragoman_output_rows_total", f'{MODEL}, kind="whole"'))
-    screened = by("model, instance", rate("dragoman_output_rows_total", MODEL))
-    cut = by("model, instance", rate("dragoman_saturated_values_total", MODEL))
+    whole = by("instance", rate("dragoman_output_rows_total", f'{INSTANCE}, kind="whole"'))
+    looked_at = by("instance", rate("dragoman_output_rows_total", INSTANCE))
+    cut = by("instance", rate("dragoman_saturated_values_total", INSTANCE))
     no_kernels = ("instance", "standard graphs")
     return [
         stacked(
             "Computed tokens",
-            "Decoder tokens computed in a second: those of answers (useful), of other beams (hypotheses), and for "
-            "callers who left (cancelled). A content counts when it ends.",
+            "Decoder tokens computed in a second: those of answers (useful), of other beams (hypotheses), for callers "
+            "who left or whose deadline passed (cancelled), on workers that failed. A content counts when it ends.",
             "tok/s",
             {"useful": TARGET, "{{reason}}": wasted},
-            {"useful": "green", "hypotheses": "orange", "cancelled": "red"},
+            {"useful": "green", "hypotheses": "orange", "cancelled": "red", "failed": "purple"},
         ),
         lines(
             "Useful share",
@@ -85,9 +85,10 @@ def _waste() -> Sequence[Builder[Panel]]:
         lines("Cache moved", "Cache copied to reorder beams and close gaps.", "Bps", {"{{model}} {{instance}}": moved}),
         lines(
             "Output layers computed whole",
-            "Share of the rows for which our own operators could not rule out most tokens: several times slower.",
+            "Share of the rows of all models for which our own operators could not rule out most tokens. They take "
+            "several times as long.",
             "percentunit",
-            {"{{instance}}": or_none(ratio(whole, screened), *no_kernels)},
+            {"{{instance}}": or_none(ratio(whole, looked_at), *no_kernels)},
         ),
         lines(
             "Values cut off",
@@ -104,7 +105,7 @@ def _contents() -> Sequence[Builder[Panel]]:
         "target": TARGET,
         "scored": total("dragoman_scored_tokens_total", MODEL),
     }
-    refusals = or_none(by("reason", rate("dragoman_refusals_total", INSTANCE)), "reason")
+    refusals = or_none(some(by("reason", rate("dragoman_refusals_total", INSTANCE))), "reason")
     ends = {
         "{{reason}}": by("reason", rate("dragoman_finished_total", MODEL)),
         "cancelled": total("dragoman_cancellations_total", MODEL),
@@ -125,7 +126,13 @@ def _contents() -> Sequence[Builder[Panel]]:
             ends,
             {"end_token": "green", "cancelled": "gray"},
         ),
-        lines("Suspicious", "Translations that repeat themselves or copy their source.", "cps", {"{{flag}}": flags}),
+        lines(
+            "Suspicious",
+            "Translations that look wrong: a loop, a copy of the source, cut at the limit, of an odd length, or in "
+            "another script. One may have several flags.",
+            "cps",
+            {"{{flag}}": flags},
+        ),
     ]
 
 

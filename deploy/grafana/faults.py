@@ -7,7 +7,7 @@ from grafana_foundation_sdk.models.dashboard import Dashboard, Panel
 
 from deploy.grafana.frame import build
 from deploy.grafana.panels import RED, YELLOW, lines, number, stacked
-from deploy.grafana.queries import INSTANCE, MODEL, by, or_none, rate, ratio, total
+from deploy.grafana.queries import INSTANCE, MODEL, by, or_none, rate, ratio, some, total
 
 REFUSALS = "dragoman_refusals_total"
 STRANGERS = "NO_CREDENTIALS|INVALID_TOKEN|CALLER_NOT_LISTED|SCOPE_MISSING"
@@ -138,4 +138,4 @@ def _kept_out() -> Sequence[Builder[Panel]]:
 
 def _refused(reasons: str) -> dict[str, str]:
     refused = by("reason", rate(REFUSALS, f'{INSTANCE}, reason=~"{reasons}"'))
-    return {"{{reason}}": or_none(refused, "reason")}
+    return {"{{reason}}": or_none(some(refused), "reason")}

@@ -89,7 +89,13 @@ def _traffic() -> Sequence[Builder[Panel]]:
     tokens = _of("dragoman_target_tokens_total")
     return [
         lines("Servers", "Servers that have the version.", "short", {LEGEND: servers}, width=8),
-        lines("Contents", "Contents answered in a second.", "cps", {LEGEND: contents}, width=8),
+        lines(
+            "Contents",
+            "Contents in a second that an engine answered: none whose answer was kept or shared.",
+            "cps",
+            {LEGEND: contents},
+            width=8,
+        ),
         lines("Target tokens", "Target tokens of answers in a second.", "tok/s", {LEGEND: tokens}, width=8),
     ]
 
@@ -117,7 +123,8 @@ def _answers() -> Sequence[Builder[Panel]]:
     finished, target = _of("dragoman_finished_total"), _of("dragoman_target_tokens_total")
     shares = {
         "Target tokens for a source token": (
-            "Unlike another version's: it drops or invents text.",
+            "Unlike another version's: it drops or invents text. Vectors and scores have source tokens alone: compare "
+            "versions that are asked for the same.",
             "short",
             ratio(target, _of("dragoman_source_tokens_total")),
         ),
@@ -127,8 +134,8 @@ def _answers() -> Sequence[Builder[Panel]]:
             share(_of("dragoman_finished_total", f'{MODEL}, reason="length"'), finished),
         ),
         "Suspicious": (
-            "Share of translations that repeat themselves or copy their source.",
-            "percentunit",
+            "Flags of a translation in the mean: what looks wrong of it, see docs/decoding.md. It may have several.",
+            "short",
             share(_of("dragoman_guard_flags_total"), finished),
         ),
         "Useful share": (
@@ -147,7 +154,8 @@ def _of(metric: str, where: str = MODEL) -> str:
 
 def _last(gauge: str) -> dict[str, str]:
     """What is known of the last candidate on each server, if there was one that was compared."""
-    return {"{{model}} {{instance}}": or_none(_now(gauge), "model", "no candidate")}
+    named = f'label_join({_now(gauge)}, "candidate", " ", "model", "instance")'
+    return {"{{candidate}}": or_none(named, "candidate", "none")}
 
 
 def _now(gauge: str) -> str:

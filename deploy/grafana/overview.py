@@ -15,13 +15,15 @@ from deploy.grafana.queries import (
     buckets,
     by,
     by_face,
+    by_name,
     faces,
+    named,
     or_none,
     quantile,
     rate,
     ratio,
     share,
-    short,
+    some,
     total,
 )
 
@@ -89,9 +91,9 @@ def _objectives() -> Sequence[Builder[Panel]]:
 
 
 def _traffic() -> Sequence[Builder[Panel]]:
-    methods = short(by("method", rate(CALLS, INSTANCE)))
-    failed = short(share(by("method", rate(CALLS, FAULTY)), by("method", rate(CALLS, INSTANCE))))
-    refusals = or_none(by("reason", rate("dragoman_refusals_total", INSTANCE)), "reason")
+    methods = by_name(rate(CALLS, INSTANCE))
+    failed = share(by_name(rate(CALLS, FAULTY)), methods)
+    refusals = or_none(some(by("reason", rate("dragoman_refusals_total", INSTANCE))), "reason")
     return [
         stacked(
             "Calls by face",
@@ -104,7 +106,7 @@ def _traffic() -> Sequence[Builder[Panel]]:
             "Calls by method",
             "RPCs answered in a second, whatever the answer.",
             "reqps",
-            {"{{method}}": methods},
+            {"{{name}}": methods},
             width=8,
         ),
         stacked(
@@ -119,7 +121,7 @@ def _traffic() -> Sequence[Builder[Panel]]:
             "Failed calls by method",
             f"Share of RPCs that ended in {FAULTS}: the server's fault, or too slow for the caller's deadline.",
             "percentunit",
-            {"{{method}}": failed},
+            {"{{name}}": failed},
             FAILING,
         ),
         lines("Refusals", "Calls refused in a second, by reason: see docs/api.md.", "reqps", {"{{reason}}": refusals}),
@@ -158,7 +160,7 @@ def _latency() -> Sequence[Builder[Panel]]:
             f"p{q * 100:g} by method",
             f"{q * 100:g} % of the answered calls took less. A stream takes until its last message.",
             "s",
-            {"{{method}}": short(quantile(q, buckets(SECONDS, ANSWERED), "method"))},
+            {"{{name}}": quantile(q, named(buckets(SECONDS, ANSWERED)), "name")},
             SLOW,
             width=8,
         )
@@ -167,7 +169,7 @@ def _latency() -> Sequence[Builder[Panel]]:
 
 
 def _saturation() -> Sequence[Builder[Panel]]:
-    in_flight = short(by("method", f"dragoman_rpc_in_flight{{{INSTANCE}}}"))
+    in_flight = by_name(f"dragoman_rpc_in_flight{{{INSTANCE}}}")
     queue = {
         "waiting": f"sum(dragoman_requests_waiting{{{MODEL}}})",
         "capacity": f"sum(dragoman_queue_capacity{{{MODEL}}})",
@@ -185,7 +187,7 @@ def _saturation() -> Sequence[Builder[Panel]]:
             "In flight",
             "RPCs whose answer is not sent.",
             "short",
-            {"{{method}}": in_flight},
+            {"{{name}}": in_flight},
             width=8,
         ),
     ]

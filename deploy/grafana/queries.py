@@ -65,14 +65,24 @@ def mean(metric: str, where: str, labels: str) -> str:
     return ratio(by(labels, rate(f"{metric}_sum", where)), by(labels, rate(f"{metric}_count", where)))
 
 
+def some(series: str) -> str:
+    """Those that are not zero: of many that may come, few do."""
+    return f"{series} > 0"
+
+
 def or_none(series: str, label: str, word: str = "none") -> str:
     """The series or, while there is none, a zero that says so in the legend."""
     return f'{series} or on () label_replace(vector(0), "{label}", "{word}", "", "")'
 
 
-def short(series: str) -> str:
-    """Leaves the service out of the label `method`."""
-    return f'label_replace({series}, "method", "$1", "method", ".*/(.*)")'
+def named(series: str) -> str:
+    """Adds the label `name`, the method without its service, to series of methods. Those of several APIs have one."""
+    return f'label_replace({series}, "name", "$1", "method", ".*/(.*)")'
+
+
+def by_name(series: str) -> str:
+    """Sums series of methods over their names. Renamed after they are summed, those of two APIs would be the same."""
+    return by("name", named(series))
 
 
 FACES = {"dragoman.v1": "gRPC", "http": "HTTP", "inference": "KServe"}

@@ -95,6 +95,8 @@ def _kinds(above: type[ServerError]) -> dict[str, type[ServerError]]:
 class RelayedCaller:
     """Whoever called at an entry: a `Caller`."""
 
+    system = "ray"
+
     def __init__(self, asked: Asked) -> None:
         self.metadata, self.name = asked.metadata, asked.caller
         self.deadline = None if asked.left_s is None else time.perf_counter() + asked.left_s

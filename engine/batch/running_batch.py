@@ -190,6 +190,7 @@ class RunningBatch(Generic[S]):
 
         delivering: what the last step said is delivered first. Not for another thread, where the batch's own hangs
         """
+        self._told.failed(self._unanswered())
         self._told.holds(0, 0)
         self._observer, self._told = Unobserved(), UnobservedWorker()
         self._cost, self._ended = WorkerCost(Measured()), lambda request, computed: None
@@ -305,6 +306,12 @@ class RunningBatch(Generic[S]):
             self._give_back(running.request, computed)
         if not self._rows.running:
             self._stepped, self._waited_s = None, 0.0
+
+    def _unanswered(self) -> int:
+        """Rows that were computed for what runs, samples of it that have ended included."""
+        running = self._rows.running
+        ended = {id(one.samples): one.samples.computed for one in running if one.samples is not None}
+        return sum(one.computed(self._rows.steps) for one in running) + sum(ended.values())
 
     def _give_back(self, request: Request, computed: int) -> None:
         """Its rows are free; so many were computed for it."""

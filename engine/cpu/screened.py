@@ -1,5 +1,6 @@
 """Rows of which a screened decoder graph is not certain, computed whole."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from threading import Lock
 
@@ -34,13 +35,30 @@ class Screened:
         return self.certain, self.normaliser, self.hidden
 
 
+class RowCounts:
+    """Rows so far, and those that were computed whole. Whoever reads them holds no graph."""
+
+    def __init__(self) -> None:
+        self._lock, self._rows, self._whole_rows = Lock(), 0, 0
+
+    def add(self, rows: int, whole_rows: int) -> None:
+        """So many more."""
+        with self._lock:
+            self._rows += rows
+            self._whole_rows += whole_rows
+
+    def read(self) -> Counters:
+        """As they are now."""
+        with self._lock:
+            return Counters(self._rows, self._whole_rows, saturated=0)
+
+
 class WholeRows:
     """Mends what a screened decoder graph found. Used by many threads."""
 
     def __init__(self, logits: LogitsGraph) -> None:
         """The graph of logits is loaded."""
-        self._logits, self._lock = logits, Lock()
-        self._rows = self._whole_rows = 0
+        self._logits, self._counts = logits, RowCounts()
 
     def mend(self, best: Found, screened: Screened) -> None:
         """Puts the best tokens of the whole row where the screened ones are not certain.
@@ -49,9 +67,7 @@ class WholeRows:
         so no score depends on what others in the batch ask for.
         """
         uncertain = np.zeros(0, np.intp) if screened.certain.all() else np.flatnonzero(~screened.certain[:, 0])
-        with self._lock:
-            self._rows += len(screened.certain)
-            self._whole_rows += len(uncertain)
+        self._counts.add(len(screened.certain), len(uncertain))
         for start in range(0, len(uncertain), TOGETHER):
             rows = uncertain[start : start + TOGETHER]
             ids, scores, normaliser = self._logits.best(screened.hidden[rows], best.token_ids.shape[1])
@@ -59,7 +75,7 @@ class WholeRows:
             best.token_ids[rows] = ids
             best.log_probs[rows] = scores - np.where(np.isnan(own), normaliser, own)
 
-    def counters(self) -> Counters:
-        """Rows so far, and those that were computed whole."""
-        with self._lock:
-            return Counters(self._rows, self._whole_rows, saturated=0)
+    @property
+    def counters(self) -> Callable[[], Counters]:
+        """What reads how many rows there were, and how many were computed whole."""
+        return self._counts.read

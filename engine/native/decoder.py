@@ -1,6 +1,6 @@
 """The decoder on the graphs of our own operators: two sessions, shared by all workers, and a cache for each."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import repeat
@@ -98,9 +98,10 @@ class NativeDecoder:
         shortlisted = self._shortlist is not None
         return SlotCache(self._library, self._decoder, self.spec, self._native, rows, *capacities, *graphs, shortlisted)
 
-    def counters(self) -> Counters:
-        """What the operators have counted."""
-        return self._library.counters()
+    @property
+    def counters(self) -> Callable[[], Counters]:
+        """What reads what the operators have counted, for whichever model of the process."""
+        return self._library.counters
 
     def close(self) -> None:
         """Nothing outlives it."""

@@ -227,6 +227,8 @@ def certificate_names(auth: Mapping[str, Iterable[bytes]]) -> tuple[str, ...] | 
 class RpcCaller:
     """Whoever made an RPC: a `Caller`."""
 
+    system = "grpc"
+
     def __init__(self, context: Context) -> None:
         self._context = context
         sent = context.invocation_metadata() or ()

@@ -62,6 +62,8 @@ class Route:
 class HttpCaller:
     """Whoever sent a request: a `Caller`."""
 
+    system = "http"
+
     def __init__(self, asked: Asked, dialect: Dialect) -> None:
         self._asked, self._dialect = asked, dialect
         self.metadata: Mapping[str, str] = dict(asked.headers)

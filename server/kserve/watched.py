@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
+from opentelemetry.trace import NonRecordingSpan, set_span_in_context
+
 from server.errors import ServerError
 from server.kserve.streams import Put
 from server.kserve.v2.inference_pb2 import ModelInferRequest, ModelInferResponse, ModelStreamInferResponse
 from server.telemetry.calls import REQUEST_ID_KEY, Call, current_call
+from server.telemetry.tracing import PROPAGATOR
 
 FINAL = "triton_final_response"
 """Parameter of a response: whether it is the last of its request."""
@@ -14,7 +17,9 @@ REASON, STATUS = "reason", "status"
 
 
 class StreamedRequest:
-    """Whoever sent it: a `Caller`, who is that of the stream."""
+    """Whoever sent it: a `Caller`, who is that of the stream. Its span is below that of the stream."""
+
+    system = "grpc"
 
     def __init__(
         self,
@@ -26,6 +31,8 @@ class StreamedRequest:
         stream = current_call()
         self._request, self._put = request, put
         self.metadata = {key: value for key, value in metadata if isinstance(value, str)}
+        if stream.trace.is_valid:
+            PROPAGATOR.inject(self.metadata, set_span_in_context(NonRecordingSpan(stream.trace)))
         if request.id:
             self.metadata[REQUEST_ID_KEY] = request.id
         self.name, self.deadline = stream.caller, stream.deadline

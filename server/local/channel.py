@@ -65,6 +65,7 @@ class LocalError(grpc.RpcError):
 class LocalCaller:
     """Whoever calls from this process: a `Caller`. There is only one, whose calls share the engine as they come."""
 
+    system = "local"
     metadata: Mapping[str, str] = {}
     name = ""
 

@@ -26,6 +26,11 @@ class Caller(Protocol):
     """Whoever made a call, as the face knows them that it came by."""
 
     @property
+    def system(self) -> str:
+        """The protocol that they speak, as spans name it."""
+        ...
+
+    @property
     def metadata(self) -> Mapping[str, str]:
         """What they sent along."""
         ...
@@ -127,7 +132,7 @@ class ObservedCalls:
 
     def begin(self, method: str, caller: Caller) -> tuple[Call, CallSpan | NoSpan, asyncio.Task[object]]:
         """A call has come, in the task that runs."""
-        span = self._tracing.start(method, caller.metadata)
+        span = self._tracing.start(method, caller.system, caller.metadata)
         call = Call(method, calls.request_id(caller.metadata), span.context)
         call.deadline, call.caller, call.bulk = caller.deadline, caller.name, caller.metadata.get(CLASS_KEY) == BULK
         calls.begin(call)

@@ -40,17 +40,17 @@ class Tracing:
         self.close = close
         """Sends what is not sent yet. May take a second."""
 
-    def start(self, method: str, metadata: Mapping[str, str]) -> "CallSpan | NoSpan":
-        """A call has come. metadata: what it brought, which may say what trace it belongs to."""
+    def start(self, method: str, system: str, metadata: Mapping[str, str]) -> "CallSpan | NoSpan":
+        """A call has come by a protocol. metadata: what it brought, which may say what trace it belongs to."""
         if not self._traces and PARENT not in metadata:
             return NO_SPAN
-        return CallSpan(self._tracer, method, PROPAGATOR.extract(metadata, Context()), self._labels)
+        return CallSpan(self._tracer, method, system, PROPAGATOR.extract(metadata, Context()), self._labels)
 
 
 class CallSpan:
     """A call as a span."""
 
-    def __init__(self, tracer: Tracer, method: str, parent: Context, labels: bool) -> None:
+    def __init__(self, tracer: Tracer, method: str, system: str, parent: Context, labels: bool) -> None:
         service, _, name = method.partition("/")
         self._tracer = tracer
         self._labels = labels
@@ -60,7 +60,7 @@ class CallSpan:
             method,
             parent,
             SpanKind.SERVER,
-            {"rpc.system": "grpc", "rpc.service": service, "rpc.method": name},
+            {"rpc.system": system, "rpc.service": service, "rpc.method": name},
             start_time=self._ns(time.perf_counter()),
         )
         self.context = self._span.get_span_context()
@@ -121,7 +121,7 @@ def phases(content: AnsweredContent) -> Iterator[tuple[str, float, float]]:
     yield "tokenize", content.tokenized, content.tokenized + timings.tokenize
     yield "queue", content.arrived, encoding
     yield "encode", encoding, decoding
-    if content.answer is not None:
+    if content.target_tokens:  # of what is encoded only there are none
         yield "decode", decoding, decoding + timings.decode
         yield "detokenize", content.detokenized, content.detokenized + timings.detokenize
 

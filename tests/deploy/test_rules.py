@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from deploy.grafana.queries import FAULTS
+from server.telemetry.metrics import call
 from server.telemetry.metrics.call import LATENCY_SECONDS
 from tests.server_process import ROOT
 from tests.watch.dashboards import RULES, alerts, recorded_names, rules
@@ -107,6 +108,7 @@ def test_rules_ask_for_metrics_that_exist(rule: dict[str, str]) -> None:
 def test_dashboards_and_rules_agree_on_what_a_failed_call_is() -> None:
     recorded = {rule["record"]: rule["expr"] for rule in rules() if "record" in rule}
     assert f'code=~"{FAULTS}"' in recorded["job:dragoman_rpc_errors:rate5m"]
+    assert set(call.FAULTS) == set(FAULTS.split("|")) - {"UNKNOWN"}  # which gRPC says, and the server never
 
 
 def test_the_objective_of_latency_is_a_boundary_of_the_buckets() -> None:

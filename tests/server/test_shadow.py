@@ -38,7 +38,7 @@ class Version:
         parts = rules_of(0), Admission(8, self.engine), self.engine.submit, metrics, cache
         self.translator = Translator(MODEL, tokenizer(), *parts)
         self.package = SimpleNamespace(tokenizer=own)
-        self.runner = SimpleNamespace(waiting=0, failure=Future[None](), spent_s=lambda source, rows: 0.1)
+        self.runner = SimpleNamespace(waiting=0, idle=True, failure=Future[None](), spent_s=lambda source, rows: 0.1)
 
     async def answer(self, words: tuple[bytes, ...]) -> None:
         """The one request is answered by these pieces."""

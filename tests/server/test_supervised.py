@@ -6,7 +6,8 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dragoman.v1.translation_pb2 import TranslateRequest
+from dragoman.v1.decoding_pb2 import DecodingOptions
+from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from tests.server_process import WAIT_S, server_process
 
@@ -47,6 +48,23 @@ sys.exit(main(sys.argv[1:]))
 """
 """A server whose engine hangs over its first long text."""
 
+FAILING_LATER = """
+import sys
+from engine.batch.searched_rows import SearchedRows
+from server.__main__ import main
+
+end_step = SearchedRows.end_step
+
+def fault(rows):
+    if any(len(one.request.source_ids) > 40 and one.steps(rows.steps) == 3 for one in rows.running):
+        raise RuntimeError("a kernel is broken")
+    return end_step(rows)
+
+SearchedRows.end_step = fault
+sys.exit(main(sys.argv[1:]))
+"""
+"""A server whose engine crashes in the fourth step of a long text."""
+
 LONG = "the cat and the dog " * 12
 
 
@@ -86,6 +104,18 @@ def test_an_engine_that_hangs_is_left_behind_and_nobody_is_told() -> None:
         behind = translations.Translate.future(request("A cat sees two dogs."), timeout=WAIT_S)
         assert all(call.result().translations[0].hypotheses for call in (hanging, behind))
         assert server.metrics()("dragoman_engine_restarts_total", cause="hang") == 1
+        assert server.end(signal.SIGTERM) == 0
+
+
+def test_rows_of_a_worker_that_failed_are_told_apart() -> None:
+    """All that was computed is in an answer or wasted."""
+    quiet = "--canary-interval-s", 0
+    with server_process(ZOO, *quiet, program=FAILING_LATER) as server, grpc.insecure_channel(server.target) as channel:
+        stream = StreamTranslateRequest(content=LONG, decoding=DecodingOptions(num_beams=1))
+        with pytest.raises(grpc.RpcError, match="engine"):
+            list(TranslationServiceStub(channel).StreamTranslate(stream, timeout=WAIT_S))
+        metrics = server.metrics()
+        assert metrics("dragoman_rows_computed_total") == metrics("dragoman_rows_wasted_total", reason="failed") == 3
         assert server.end(signal.SIGTERM) == 0
 
 

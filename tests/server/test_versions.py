@@ -16,7 +16,7 @@ from dragoman import AsyncClient, Client, FailedPrecondition, TextDelta
 from dragoman.command.main import main
 from models.package.folder import MANIFEST
 from server.versions.rule import Comparison, Rule
-from tests.server_process import ServerProcess, eventually, server_process
+from tests.server_process import Metrics, ServerProcess, eventually, server_process
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 TEXTS = ["The cat sleeps.", "Good morning.", "I have two brothers.", "Where is the station?"]
@@ -90,6 +90,23 @@ async def test_versions_are_taken_up_under_load_and_no_call_fails(folder: Folder
         assert metrics("dragoman_model_reloads_total", model="en-pt", result="promoted") == 3
         assert metrics("dragoman_rpc_requests_total", code="OK") == metrics("dragoman_rpc_requests_total")
         assert metrics("dragoman_finished_total") > len(TEXTS)
+
+
+async def test_what_a_shadow_computes_counts_nowhere(folder: Folder) -> None:
+    shadow = "--shadow-share", 1, "--shadow-contents", 8, "--shadow-slowdown", 1000
+    with server_process(folder.path, "--no-watch-packages", "--max-rows", 8, *shadow) as server:
+        async with AsyncClient(server.target) as client, load(client):
+            folder.version()
+            assert (await client.reload()).former_package_sha256
+        assert server.metrics()("dragoman_shadow_contents_total", result="equal") >= 8
+        assert server.metrics()("dragoman_cancellations_total") == 0
+        eventually(lambda: all_rows_are_accounted_for(server.metrics()))
+
+
+def all_rows_are_accounted_for(metrics: Metrics) -> bool:
+    """They are in an answer or wasted. Known answers are asked for, too: it may take until those are there."""
+    useful, wasted = metrics("dragoman_target_tokens_total"), metrics("dragoman_rows_wasted_total")
+    return metrics("dragoman_rows_computed_total") == useful + wasted
 
 
 def test_a_folder_that_changes_is_taken_up_and_one_that_is_broken_is_not(

@@ -115,7 +115,7 @@ async def test_every_answer_has_a_code_and_a_reason_that_the_bound_counts() -> N
         samples = [sample for family in server.registry.collect() for sample in family.samples]
     for label, known in (
         ("code", CODES),
-        ("reason", REASONS | {"end_token", "length", "stop_string", "hypotheses", "cancelled"}),
+        ("reason", REASONS | {"end_token", "length", "stop_string", "hypotheses", "cancelled", "failed"}),
     ):
         assert {sample.labels[label] for sample in samples if label in sample.labels} <= known
 

@@ -7,19 +7,23 @@ traffic to one after it: then nothing is extrapolated, and a rate times that tim
 import math
 import re
 import shutil
+import ssl
 import time
+import urllib.request
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import grpc
 import pytest
 import trustme
 
+from bench.process import free_port
 from models.package.folder import Package
 from server.telemetry.metrics.call import LATENCY_SECONDS
-from tests.server_process import ServerProcess, eventually, server_process
+from tests.server_process import ROOT, WAIT_S, ServerProcess, eventually, server_process
 from tests.watch.dashboards import DASHBOARDS, Panel, alerts, panels, rules
 from tests.watch.promql import selectors
 from tests.watch.traffic import MAX_ROWS, MAX_WAITING, PHASES, Call, Seen, Traffic
@@ -32,6 +36,8 @@ pytestmark = [
 ]
 
 MODEL = "en-pt"
+OTHER = ROOT / "models" / "zoo" / "pt-en"
+"""A second model, which nobody asks."""
 CALLS = 20
 """Of each kind."""
 
@@ -53,14 +59,14 @@ class Watched:
     def seconds(self) -> float:
         return round(float(self.end) - float(self.start), 3)
 
-    def ask(self, expression: str) -> Mapping[tuple[tuple[str, str], ...], float]:
-        """The value of a panel's expression after the traffic, over all of it."""
+    def ask(self, expression: str, model: str = MODEL) -> Mapping[tuple[tuple[str, str], ...], float]:
+        """The value of a panel's expression after the traffic, over all of it. `model`: the choice at the top."""
         instance = re.escape(f"127.0.0.1:{self.server.metrics_port}").replace("\\", "\\\\")
         values = {
             "__rate_interval": f"{self.seconds * 1000:.0f}ms",
             "instance": instance,
             "replica": ".*",
-            "model": MODEL,
+            "model": model,
         }
         for name, value in values.items():
             expression = expression.replace(f"${name}", value)
@@ -93,19 +99,30 @@ def watched(zoo_package: Package, tmp_path_factory: pytest.TempPathFactory) -> I
     files = folder / "certificate.pem", folder / "key.pem"
     certificate.cert_chain_pems[0].write_to_path(files[0])
     certificate.private_key_pem.write_to_path(files[1])
+    pem = authority.cert_pem.bytes().decode()
     limits = ("--max-rows", MAX_ROWS, "--max-waiting", MAX_WAITING, "--max-contents", MAX_WAITING)
+    http_port = free_port()
+    faces = "--http-port", http_port, "--tls-certificate", files[0], "--tls-key", files[1]
+    post = partial(posted, f"https://127.0.0.1:{http_port}", ssl.create_default_context(cadata=pem))
     with (
-        server_process(zoo_package.folder, "--tls-certificate", files[0], "--tls-key", files[1], *limits) as server,
+        server_process(zoo_package.folder, "--package", OTHER, *faces, *limits) as server,
         webhook() as hook,
         alertmanager(folder, hook) as manager,
         prometheus(folder, f"127.0.0.1:{server.metrics_port}", manager) as watcher,
-        grpc.secure_channel(server.target, grpc.ssl_channel_credentials(authority.cert_pem.bytes())) as channel,
+        grpc.secure_channel(server.target, grpc.ssl_channel_credentials(pem.encode())) as channel,
     ):
-        Traffic(channel, server).drive(1)  # now every series is there
+        Traffic(channel, server, post).drive(1)  # now every series is there
         start = scrape_after(watcher, time.time())
-        seen = Traffic(channel, server).drive(CALLS)
+        seen = Traffic(channel, server, post).drive(CALLS)
         end = scrape_after(watcher, evaluation_after(watcher, float(scrape_after(watcher, time.time()))))
         yield Watched(server, watcher, hook, manager, seen, start, end)
+
+
+def posted(server: str, tls: ssl.SSLContext, path: str, message: bytes) -> bytes:
+    """The answer to a message of Protobuf."""
+    asked = urllib.request.Request(server + path, message, {"content-type": "application/proto"})
+    with urllib.request.urlopen(asked, timeout=WAIT_S, context=tls) as answer:
+        return bytes(answer.read())
 
 
 def scrape_after(watcher: Prometheus, moment: float) -> str:
@@ -133,13 +150,26 @@ def test_no_panel_fails_or_is_empty(panel: Panel, watched: Watched) -> None:
         assert all(map(math.isfinite, values.values())), expression
 
 
+LINES = [panel for panel in panels() if panel.json["type"] == "timeseries"]
+
+
+@pytest.mark.parametrize("panel", LINES, ids=str)
+def test_lines_have_names_of_their_own_with_every_model_chosen(panel: Panel, watched: Watched) -> None:
+    names = [
+        legend(target["legendFormat"], dict(labels))
+        for target in panel.targets
+        for labels in watched.ask(target["expr"], model=".*")
+    ]
+    assert len(set(names)) == len(names)
+
+
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_choices_and_marks_answer(name: str, watched: Watched) -> None:
     """A server without Ray is no replica."""
-    labels = {"model": MODEL, "instance": f"127.0.0.1:{watched.server.metrics_port}", "replica": None}
+    labels = {"model": {MODEL, OTHER.name}, "instance": {f"127.0.0.1:{watched.server.metrics_port}"}, "replica": {None}}
     for choice in DASHBOARDS[name]["templating"]["list"][1:]:
         metric, label = re.fullmatch(r"label_values\((.*), (\w+)\)", choice["query"]["query"]).groups()  # type: ignore[union-attr]
-        assert {dict(series).get(label) for series in watched.ask(metric)} == {labels[label]}
+        assert {dict(series).get(label) for series in watched.ask(metric)} == labels[label]
     marks = {mark["name"]: mark["expr"] for mark in DASHBOARDS[name]["annotations"]["list"]}
     [started], [loaded] = (watched.ask(marks[mark]).values() for mark in ("Start", "Model loaded"))
     assert 0 < loaded - started < 1000 * (float(watched.start) - started / 1000)
@@ -178,8 +208,8 @@ def test_calls_by_method_by_code_and_by_face(watched: Watched) -> None:
     assert whole(watched.count("overview/Traffic and errors/Calls by method")) == methods
     assert whole(watched.count("overview/Traffic and errors/Calls by code")) == codes
     by_face = whole(watched.count("overview/Traffic and errors/Calls by face"))
-    assert by_face == {"gRPC": watched.seen.calls - CALLS, "KServe": CALLS}
-    assert codes["OK"] == 4 * CALLS
+    assert by_face == {"gRPC": watched.seen.calls - 2 * CALLS, "HTTP": CALLS, "KServe": CALLS}
+    assert codes["OK"] == 5 * CALLS
     assert watched.count("overview/Now/Calls")["Calls"] == pytest.approx(watched.seen.calls)
 
 
@@ -191,7 +221,7 @@ def test_failures_are_the_servers_fault_alone(watched: Watched) -> None:
         {**dict.fromkeys(("StreamTranslate", "Encode", "ModelMetadata"), 0), "Translate": CALLS / translate}
     )
     by_face = watched.show("overview/Each API/Failed calls by face")
-    assert by_face == pytest.approx({"gRPC": CALLS / (seen.calls - CALLS), "KServe": 0})
+    assert by_face == pytest.approx({"gRPC": CALLS / (seen.calls - 2 * CALLS), "HTTP": 0, "KServe": 0})
     assert watched.show("overview/Now/Failed calls")["Failed calls"] == pytest.approx(CALLS / seen.calls)
 
 
@@ -219,10 +249,13 @@ def test_contents_and_how_they_ended(watched: Watched) -> None:
 
 def test_useful_and_wasted_tokens_are_all_that_was_computed(watched: Watched) -> None:
     computed = watched.count("batching/Waste/Computed tokens")
+    assert computed.pop("failed") == 0
     assert set(computed) == {"useful", "hypotheses", "cancelled"}
     assert computed["useful"] == pytest.approx(watched.seen.target_tokens)
     assert min(computed.values()) > 0
-    [rows] = watched.ask('increase(dragoman_rows_computed_total{instance=~"$instance"}[$__rate_interval])').values()
+    [rows] = watched.ask(
+        'increase(dragoman_rows_computed_total{instance=~"$instance", model=~"$model"}[$__rate_interval])'
+    ).values()
     assert sum(computed.values()) == pytest.approx(rows)
     assert watched.show("batching/Waste/Useful share")["useful"] == pytest.approx(computed["useful"] / rows)
 
@@ -241,7 +274,7 @@ def test_heat_maps_count_every_observation(watched: Watched) -> None:
         if str(panel) in ("latency/Calls/Answered calls", "latency/Queue/Queue")
         for expression in panel.expressions
     )
-    assert calls["+Inf"] == pytest.approx(4 * CALLS)
+    assert calls["+Inf"] == pytest.approx(5 * CALLS)
     assert contents["+Inf"] == pytest.approx(watched.seen.contents)
 
 
@@ -258,7 +291,8 @@ def bounds(calls: list[Call], q: float) -> tuple[float, float]:
     least = sorted(call.engine_seconds for call in calls)[rank]
     most = sorted(call.seconds for call in calls)[rank]
     edges = [0.0, *LATENCY_SECONDS]
-    return edges[max(0, bisect_left(edges, least) - 1)], edges[bisect_left(edges, most)]
+    low, high = edges[max(0, bisect_left(edges, least) - 1)], edges[bisect_left(edges, most)]
+    return low, high * (1 + 1e-9)  # where all are in one bucket, it is at its edge
 
 
 @pytest.mark.parametrize("method", ["Translate", "StreamTranslate", "Encode"])
@@ -275,10 +309,9 @@ def test_percentiles_are_those_of_the_client_but_for_the_width_of_a_bucket(
 @pytest.mark.parametrize("q", [0.5, 0.99])
 def test_percentiles_of_each_api(q: float, watched: Watched) -> None:
     shown = watched.show(f"overview/Each API/p{q * 100:g} by face")
-    assert shown.keys() == {"gRPC", "KServe"}
+    assert shown.keys() == {"gRPC", "HTTP", "KServe"}
     for face, value in shown.items():
-        calls = [call for call in watched.seen.answered if (call.method == "ModelMetadata") == (face == "KServe")]
-        low, high = bounds(calls, q)
+        low, high = bounds([call for call in watched.seen.answered if call.face == face], q)
         assert low <= value <= high
 
 

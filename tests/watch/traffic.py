@@ -16,7 +16,7 @@ from dragoman.errors import from_rpc
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions, Timings
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
-from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest, Translation
+from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest, TranslateResponse, Translation
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from server.kserve.v2.inference_pb2 import ModelMetadataRequest
 from server.kserve.v2.inference_pb2_grpc import GRPCInferenceServiceStub
@@ -48,6 +48,8 @@ class Call:
     """What the client measured: more than the server spent."""
     engine_seconds: float
     """What the server says that the slowest content took: less than the call."""
+    face: str = "gRPC"
+    """The API that it came by."""
 
 
 @dataclass
@@ -83,10 +85,10 @@ class Seen:
     def target_tokens(self) -> int:
         return sum(translation.hypotheses[0].tokens for translation in self.translations)
 
-    def answer(self, method: str, seconds: float, timings: Sequence[Timings]) -> None:
+    def answer(self, method: str, seconds: float, timings: Sequence[Timings], face: str = "gRPC") -> None:
         """A call has been answered, after so long."""
         self.codes[method, "OK"] += 1
-        self.answered.append(Call(method, seconds, max(_seconds(each.total) for each in timings)))
+        self.answered.append(Call(method, seconds, max(_seconds(each.total) for each in timings), face))
         for phase in PHASES:
             self.phases[phase] += sum(_seconds(getattr(each, phase)) for each in timings)
 
@@ -94,7 +96,9 @@ class Seen:
 class Traffic:
     """A client, and what it sees. Its calls are never retried."""
 
-    def __init__(self, channel: grpc.Channel, server: ServerProcess) -> None:
+    def __init__(self, channel: grpc.Channel, server: ServerProcess, post: Callable[[str, bytes], bytes]) -> None:
+        """post: sends a message of Protobuf to a path of the HTTP port, and gives the answer."""
+        self._post = post
         self._translation = TranslationServiceStub(channel)
         self._encoding = EncodingServiceStub(channel)
         self._kserve = GRPCInferenceServiceStub(channel)
@@ -106,7 +110,8 @@ class Traffic:
         """Makes so many calls of every kind, and waits until the server has counted them."""
         before = self._server.metrics()("dragoman_cancellations_total")
         translate, refused = self.translate, self.be_refused
-        kinds: Sequence[Callable[[int], None]] = (translate, self.stream, self.encode, self.describe, refused)
+        others = self.translate_by_http, self.stream, self.encode, self.describe
+        kinds: Sequence[Callable[[int], None]] = (translate, *others, refused)
         with ThreadPoolExecutor(CALLERS) as callers:
             list(callers.map(lambda job: job[0](job[1]), [(kind, number) for number in range(times) for kind in kinds]))
         self.overload(times)
@@ -123,6 +128,17 @@ class Traffic:
         seconds = time.perf_counter() - started
         with self._lock:
             self.seen.answer("Translate", seconds, [each.timings for each in reply.translations])
+            self.seen.translations.extend(reply.translations)
+
+    def translate_by_http(self, number: int) -> None:
+        """Under the same name as by gRPC."""
+        request = TranslateRequest(contents=[TEXTS[number % len(TEXTS)]], no_cache=True)
+        started = time.perf_counter()
+        answer = self._post("/dragoman.v1.TranslationService/Translate", request.SerializeToString())
+        seconds = time.perf_counter() - started
+        reply = TranslateResponse.FromString(answer)
+        with self._lock:
+            self.seen.answer("Translate", seconds, [each.timings for each in reply.translations], "HTTP")
             self.seen.translations.extend(reply.translations)
 
     def stream(self, number: int) -> None:
@@ -151,7 +167,7 @@ class Traffic:
         seconds = time.perf_counter() - started
         with self._lock:
             self.seen.codes["ModelMetadata", "OK"] += 1
-            self.seen.answered.append(Call("ModelMetadata", seconds, 0.0))
+            self.seen.answered.append(Call("ModelMetadata", seconds, 0.0, "KServe"))
 
     def be_refused(self, number: int) -> None:
         """There is nothing to translate."""

@@ -1,4 +1,7 @@
-"""What our own operators count, read when somebody scrapes. docs/metrics.md says what each is good for."""
+"""What our own operators count, read when somebody scrapes. docs/metrics.md says what each is good for.
+
+They count for the process: which model's they are, none of them knows.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -12,33 +15,31 @@ ROWS = ("screened", "whole")
 
 
 class KernelFamilies(Collector):
-    """The families of all models that such operators run."""
+    """The families of all models together that such operators run, or screened graphs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         """Registers every metric."""
-        self._readers: dict[str, Callable[[], Counters]] = {}
+        self._readers: list[Callable[[], Counters]] = []
+        """Also of models that served before: what was counted stays counted."""
         registry.register(self)
 
-    def watch(self, model: str, read: Callable[[], Counters]) -> None:
-        """Shows what a model's operators count. `read` is called at every scrape, on its thread."""
-        self._readers[model] = read
-
-    def forget(self, model: str) -> None:
-        """None of its operators are ours."""
-        self._readers.pop(model, None)
+    def watch(self, read: Callable[[], Counters]) -> None:
+        """Adds what such operators count. `read` is called at every scrape, on its thread; models may have the same."""
+        if read not in self._readers:
+            self._readers.append(read)
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """One sample of each series."""
         rows = CounterMetricFamily(
-            "dragoman_output_rows", "Rows of the output layer, by how they were computed.", labels=["model", "kind"]
+            "dragoman_output_rows", "Rows of the output layer, by how they were computed.", labels=["kind"]
         )
         saturated = CounterMetricFamily(
-            "dragoman_saturated_values", "Values beyond the range that they were calibrated for.", labels=["model"]
+            "dragoman_saturated_values", "Values beyond the range that they were calibrated for."
         )
-        for model, read in self._readers.items():
-            counters = read()
-            for kind, count in zip(ROWS, (counters.rows - counters.whole_rows, counters.whole_rows), strict=True):
-                rows.add_metric([model, kind], count)
-            saturated.add_metric([model], counters.saturated)
+        if counters := [read() for read in self._readers]:
+            whole = sum(each.whole_rows for each in counters)
+            for kind, count in zip(ROWS, (sum(each.rows for each in counters) - whole, whole), strict=True):
+                rows.add_metric([kind], count)
+            saturated.add_metric([], sum(each.saturated for each in counters))
         yield rows
         yield saturated

@@ -90,9 +90,7 @@ class ModelMetrics:
         families.steps.show(model, self._workers)
         self._steps, self._kernels = families.steps, families.kernels
         self.capacity(self._rows, self._row_tokens)
-        if self._counters is None:
-            self._kernels.forget(model)
-        else:
+        if self._counters is not None:
             self.kernels(self._counters)
         self._tokenize, self._queue, self._encode, self._decode, self._detokenize = (
             families.phases.labels(model, phase) for phase in PHASES
@@ -128,7 +126,7 @@ class ModelMetrics:
     def kernels(self, counters: Callable[[], Counters]) -> None:
         """Our own operators run, and count."""
         self._counters = counters
-        self._kernels.watch(self._model, counters)
+        self._kernels.watch(counters)
 
     def tokenized(self, seconds: float, trace_id: str = "") -> None:
         """A content became source tokens."""

@@ -16,12 +16,14 @@ from prometheus_client.utils import floatToGoString
 
 TOKEN_SECONDS: Sequence[float] = (
     *(0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075),
-    *(0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1),
+    *(0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 1, 5),
 )
-"""A step of a small model takes less than a millisecond at one row, and some ten at 64 rows of a base-size one."""
+"""A step of a small model takes less than a millisecond at one row, and some ten at 64 rows of a base-size one. One of
+a large model on a CPU that others use may take seconds."""
 
-STEP_ROWS: Sequence[float] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""A step's cost per row falls steeply up to some 16 rows, so the small counts are told apart."""
+STEP_ROWS: Sequence[float] = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512, 4096)
+"""A step's cost per row falls steeply up to some 16 rows, so the small counts are told apart. The last is the most that
+`--max-rows` may be."""
 
 
 Read = Callable[["WorkerMetrics"], float]
@@ -35,6 +37,12 @@ class Tally:
         self._bounds = bounds
         self._counts = [0] * (len(bounds) + 1)
         self._sum = 0.0
+
+    def __neg__(self) -> "Tally":
+        """What takes this one away from a sum."""
+        negative = Tally(self._bounds)
+        negative._counts, negative._sum = [-count for count in self._counts], -self._sum
+        return negative
 
     def observe(self, value: float, times: int = 1) -> None:
         """Counts a value."""
@@ -57,7 +65,7 @@ class WorkerMetrics:
         self.inter_token_seconds, self.step_rows = Tally(TOKEN_SECONDS), Tally(STEP_ROWS)
         self.made = self.rows = self.moved_rows = self.moved_bytes = 0
         self.model_seconds = self.engine_seconds = 0.0
-        self.hypotheses = self.cancelled = 0
+        self.hypotheses = self.cancelled = self.failed_rows = 0
         self.source_tokens, self.padding_tokens = 0, 0.0
         self.live = self.held = 0
         self.last_step = time.time()
@@ -100,6 +108,17 @@ class WorkerMetrics:
         """So many rows were computed for a content that nobody waited for any more."""
         self.cancelled += computed_rows
 
+    def failed(self, computed_rows: int) -> None:
+        """So many rows were computed for contents that are tried again, or refused: the worker has failed."""
+        self.failed_rows += computed_rows
+
+    def __neg__(self) -> "WorkerMetrics":
+        """What takes all that was counted so far away from a sum."""
+        negative = WorkerMetrics()
+        for name, counted in vars(self).items():
+            setattr(negative, name, -counted)
+        return negative
+
 
 class StepFamilies(Collector):
     """The families that the workers of all models share."""
@@ -109,7 +128,8 @@ class StepFamilies(Collector):
         self._workers: dict[str, dict[int, WorkerMetrics]] = {}
         """By model and number."""
         self._former: dict[str, list[WorkerMetrics]] = {}
-        """Of versions that served before: what they have counted stays counted. They take a kilobyte each."""
+        """Of versions that served before: what they have counted stays counted. And what those that serve had counted
+        before they did, to be taken away. They take a kilobyte each."""
         self.rows_capacity, self.tokens_capacity = (
             Gauge(name, meaning, ["model"], registry=registry)
             for name, meaning in (
@@ -120,8 +140,9 @@ class StepFamilies(Collector):
         registry.register(self)
 
     def show(self, model: str, workers: dict[int, WorkerMetrics]) -> None:
-        """These count from now on. One that is added later is shown, too."""
-        self._former.setdefault(model, []).extend(self._workers.get(model, {}).values())
+        """These count from now on, and from zero. One that is added later is shown, too."""
+        before = [-worker for worker in workers.values()]
+        self._former.setdefault(model, []).extend([*self._workers.get(model, {}).values(), *before])
         self._workers[model] = workers
 
     def collect(self) -> Iterator[Metric]:
@@ -144,7 +165,11 @@ class StepFamilies(Collector):
             "dragoman_rows_wasted",
             "Rows of decoder steps that are in no best hypothesis.",
             "reason",
-            {"hypotheses": lambda worker: worker.hypotheses, "cancelled": lambda worker: worker.cancelled},
+            {
+                "hypotheses": lambda worker: worker.hypotheses,
+                "cancelled": lambda worker: worker.cancelled,
+                "failed": lambda worker: worker.failed_rows,
+            },
         )
         yield self._counters(
             "dragoman_encoder_tokens",

@@ -201,13 +201,24 @@ def test_another_score_than_the_probes_is_refused(
     check_probes(decoder, rules, [])
 
 
+class Listener(Unobserved):
+    """Keeps what reads the counts of operators."""
+
+    read = staticmethod(lambda: Counters(0, 0, 0))
+
+    def kernels(self, counters: object) -> None:
+        self.read = counters  # type: ignore[assignment]
+
+
+def test_observers_of_two_models_are_told_that_their_operators_count_as_one(
+    exported: Exported, library: Library
+) -> None:
+    first, second, model = Listener(), Listener(), exported.loadable()
+    with load(model, CPU, Limits(4, 1, 60, 20), first), load(model, CPU, Limits(4, 1, 60, 20), second):
+        assert first.read == second.read
+
+
 def test_an_observer_is_told_what_operators_count(exported: Exported, library: Library) -> None:
-    class Listener(Unobserved):
-        read = staticmethod(lambda: Counters(0, 0, 0))
-
-        def kernels(self, counters: object) -> None:
-            self.read = counters  # type: ignore[assignment]
-
     listener, model = Listener(), exported.loadable()
     with load(model, CPU, Limits(4, 1, 60, 20), listener) as runner:
         before = listener.read().rows

@@ -23,6 +23,8 @@ METHOD = "dragoman.v1.TranslationService/Translate"
 class Teller:
     """A caller, with what it was told."""
 
+    system = "grpc"
+
     def __init__(self, tell_fails: bool = False) -> None:
         self.metadata, self.name, self.deadline = {"x-request-id": "mine"}, "host", 12.5
         self.told = list[str]()

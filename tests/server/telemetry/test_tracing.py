@@ -21,11 +21,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from opentelemetry.trace import INVALID_SPAN_CONTEXT
 
+from dragoman.v1.encoding_pb2 import EncodeRequest
 from engine.request import PHASES
 from server.config import ConfigError, Settings
+from server.kserve.service import SERVICE
 from server.telemetry.calls import Call
 from server.telemetry.otlp import open_otlp
 from server.telemetry.tracing import MOST_CONTENTS, Tracing, open_tracing
+from tests.server.api.test_scoring import score_request
+from tests.server.http.asking import TRANSLATE as TRANSLATE_PATH
+from tests.server.http.asking import asking, translate_json
+from tests.server.kserve.test_service import asking as infer_request
+from tests.server.kserve.test_service import stub
 from tests.serving import STREAM, TRANSLATE, eventually, refusal, serving, stream_request, translate_request
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
@@ -148,6 +155,47 @@ async def test_a_stream_has_its_phases_too() -> None:
     assert values(call)["dragoman.contents"] == 1
 
 
+async def test_a_span_says_by_which_protocol_its_call_came() -> None:
+    with collecting() as (collector, endpoint):
+        tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
+        async with asking(tracing=tracing) as (server, client):
+            assert (await client.post(TRANSLATE_PATH, json=translate_json("a"))).status_code == 200
+            await server.translations.Translate(translate_request("a"))
+            await eventually(lambda: server.calls.running == 0)
+        tracing.close()
+    [by_http], [by_grpc] = (collector.named(name) for name in ("http.TranslationService/Translate", TRANSLATE))
+    assert values(by_http)["rpc.system"] == "http"
+    assert values(by_grpc)["rpc.system"] == "grpc"
+
+
+async def test_a_request_of_a_stream_is_a_span_below_the_stream() -> None:
+    infer, stream = f"{SERVICE}/ModelInfer", f"{SERVICE}/ModelStreamInfer"
+    with collecting() as (collector, endpoint):
+        tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
+        async with serving(tracing=tracing) as server:
+            async for _ in stub(server).ModelStreamInfer(iter([infer_request(b"a"), infer_request(b"b")])):
+                pass
+            await eventually(lambda: server.calls.running == 0)
+        tracing.close()
+    [whole], requests = collector.named(stream), collector.named(infer)
+    assert [(one.trace_id, one.parent_span_id) for one in requests] == [(whole.trace_id, whole.span_id)] * 2
+
+
+async def test_scores_have_the_phases_of_a_translation_and_vectors_have_no_decoding() -> None:
+    with collecting() as (collector, endpoint):
+        tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
+        async with serving(tracing=tracing) as server:
+            await server.translations.Score(score_request(("a", ["b"])))
+            scored = 1 + len(PHASES)
+            await server.encodings.Encode(EncodeRequest(contents=["a"]))
+            await eventually(lambda: server.calls.running == 0)
+        tracing.close()
+    assert len(collector.spans) == scored + 1 + len(("tokenize", "queue", "encode"))
+    [decode] = collector.named("decode")
+    [encode] = [span for span in collector.named("encode") if span.parent_span_id == decode.parent_span_id]
+    assert decode.start_time_unix_nano == encode.end_time_unix_nano < decode.end_time_unix_nano
+
+
 async def test_the_phases_of_many_contents_are_told_of_the_first() -> None:
     collector, _, _ = await spans_of(translate_request(*["A cat."] * (MOST_CONTENTS + 4)))
     assert [values(span)["dragoman.content"] for span in collector.named("decode")] == list(range(MOST_CONTENTS))
@@ -221,7 +269,7 @@ async def test_a_collector_that_is_away_costs_no_call() -> None:
 
 
 def test_it_is_off_unless_asked_for() -> None:
-    span = open_tracing(Settings(workers=1), "1").start("s/m", {})
+    span = open_tracing(Settings(workers=1), "1").start("s/m", "grpc", {})
     assert span.context == INVALID_SPAN_CONTEXT
 
 
@@ -255,7 +303,7 @@ def test_what_the_standard_says_to_ignore_is_ignored(value: str) -> None:
 
 def traced(traceparent: str) -> Call:
     """A call that says that it belongs to a trace, of a server without a collector."""
-    span = open_tracing(Settings(workers=1), "1").start("s/m", {"traceparent": traceparent})
+    span = open_tracing(Settings(workers=1), "1").start("s/m", "grpc", {"traceparent": traceparent})
     return Call("s/m", trace=span.context)
 
 
@@ -277,6 +325,6 @@ def test_the_name_of_the_service_is_opentelemetrys_to_change(monkeypatch: pytest
     monkeypatch.setenv("OTEL_SERVICE_NAME", "mine")
     with collecting() as (collector, endpoint):
         tracing = Tracing(*open_otlp(endpoint, 1.0, "1.2.3"))
-        tracing.start("s/m", {}).end(Call("s/m"))
+        tracing.start("s/m", "grpc", {}).end(Call("s/m"))
         tracing.close()
     assert collector.resources[0]["service.name"] == "mine"

@@ -9,11 +9,14 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
+from pydantic import ValidationError
 
 from engine.request import PHASES, FinishReason
+from kernels.library import Counters
+from server.config import Settings
 from server.telemetry.guards import GuardFlag
 from server.telemetry.metrics import step as step_metrics
-from server.telemetry.metrics.call import LATENCY_SECONDS, CallMetrics
+from server.telemetry.metrics.call import FAULTS, LATENCY_SECONDS, CallMetrics, fault_reasons
 from server.telemetry.metrics.model import PHASE_SECONDS, ModelFamilies, ModelMetrics
 from tests.watch.families import TIMINGS, TRACE, everything
 
@@ -87,6 +90,22 @@ def test_two_models_are_told_apart(counted: Counted) -> None:
         assert counted.of("dragoman_rows_computed_total", model=model) == rows
 
 
+def test_what_operators_count_for_the_process_counts_once_for_two_models(counted: Counted) -> None:
+    def of_process() -> Counters:
+        return Counters(rows=10, whole_rows=1, saturated=2)
+
+    def of_a_screened_graph() -> Counters:
+        return Counters(rows=5, whole_rows=2, saturated=0)
+
+    counted.metrics.kernels(of_process)
+    ModelMetrics(counted.families, "pt-en").kernels(of_process)
+    assert counted.of("dragoman_output_rows_total", kind="screened") == 9
+    ModelMetrics(counted.families, "en-de").kernels(of_a_screened_graph)
+    assert counted.of("dragoman_output_rows_total", kind="screened") == 12
+    assert counted.of("dragoman_output_rows_total", kind="whole") == 3
+    assert counted.of("dragoman_saturated_values_total") == 2
+
+
 def test_an_encoding_has_no_decode_phase(counted: Counted) -> None:
     counted.metrics.encoded(TIMINGS, source_tokens=7)
     counts = {
@@ -105,6 +124,16 @@ def test_an_rpc_is_in_flight_until_its_answer_is_sent(counted: Counted) -> None:
     assert counted.of("dragoman_rpc_requests_total", method="s/Translate", code="UNAVAILABLE") == 1
     labels = {"method": "s/Translate", "code": "UNAVAILABLE"}
     assert counted.of("dragoman_rpc_duration_seconds_sum", **labels) == pytest.approx(0.3)
+
+
+def test_what_fails_by_the_servers_fault_counts_from_zero(counted: Counted) -> None:
+    """Or the first burst of it would have no rate."""
+    assert counted.of("dragoman_refusals_total", reason="OVERLOADED") == 0
+    assert {"OVERLOADED", "INTERNAL", "QUARANTINED", "WOULD_BE_LATE"} < set(fault_reasons())
+    assert not {"BLANK_CONTENT", "QUOTA_EXCEEDED", "NO_CREDENTIALS"} & set(fault_reasons())
+    counted.calls.rpc_started("s/Translate")
+    for code in FAULTS:
+        assert counted.of("dragoman_rpc_requests_total", method="s/Translate", code=code) == 0
 
 
 def test_gauges_and_the_other_counters(counted: Counted) -> None:
@@ -147,10 +176,14 @@ def test_buckets_rise(buckets: list[float]) -> None:
     assert list(buckets) == sorted(set(buckets))
 
 
-def test_buckets_reach_from_refusals_to_long_deadlines_and_below_a_millisecond_between_tokens() -> None:
+def test_buckets_reach_from_refusals_to_documents_and_to_as_many_rows_as_there_may_be() -> None:
     assert LATENCY_SECONDS[0] == 0.0005
-    assert LATENCY_SECONDS[-1] == 60
+    assert LATENCY_SECONDS[-1] == 300
     assert step_metrics.TOKEN_SECONDS[0] == 0.0001
+    most = int(step_metrics.STEP_ROWS[-1])
+    assert Settings(max_rows=most).max_rows == most
+    with pytest.raises(ValidationError):
+        Settings(max_rows=most + 1)
 
 
 def exemplars(registry: CollectorRegistry) -> Iterator[tuple[str, dict[str, str]]]:

@@ -83,3 +83,22 @@ def test_workers_have_gauges_of_their_own_and_share_the_capacity(
     assert [sample(registry, "dragoman_cache_tokens", worker=number) for number in "01"] == [20, 60]
     assert sample(registry, "dragoman_rows_capacity") == 128
     assert sample(registry, "dragoman_cache_tokens_capacity") == 128 * 1024
+
+
+def test_what_a_candidate_counted_before_it_serves_is_taken_away(registry: CollectorRegistry) -> None:
+    families = ModelFamilies(registry)
+    ModelMetrics(families, "en-pt").worker(0).steps(1, rows=8, seconds=0.005, model_seconds=0.004)
+    candidate = ModelMetrics(ModelFamilies(CollectorRegistry()), "en-pt")
+    worker = candidate.worker(0)
+    worker.steps(2, rows=3, seconds=0.25, model_seconds=0.125)
+    worker.inter_token(0.125, 2)
+    worker.dropped(5)
+    candidate.count_in(families)
+    assert sample(registry, "dragoman_rows_computed_total") == 8
+    worker.steps(1, rows=4, seconds=0.25, model_seconds=0.125)
+    assert sample(registry, "dragoman_rows_computed_total") == 12
+    assert sample(registry, "dragoman_step_rows_count") == 2
+    assert sample(registry, "dragoman_step_rows_bucket", le="3.0") == 0
+    assert sample(registry, "dragoman_inter_token_seconds_sum") == 0
+    assert sample(registry, "dragoman_rows_wasted_total", reason="cancelled") == 0
+    assert sample(registry, "dragoman_step_seconds_total", part="model") == 0.129
