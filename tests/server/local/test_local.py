@@ -225,6 +225,9 @@ with Translator({str(PACKAGE)!r}, workers=1) as translator:
 def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(FailedPrecondition, match=r"is not a package: manifest\.json cannot be read"):
         Translator(tmp_path)
+    for path in "a" * 300, "a\0b", "\ud800":
+        with pytest.raises(FailedPrecondition, match=r"is not a package: manifest\.json cannot be read"):
+            Translator(path)
     with pytest.raises(FailedPrecondition, match="workers is 0"):
         Translator(PACKAGE, workers=0)
     wrong: list[Any] = [5, None, [], [5], b"models/zoo/en-pt"]
