@@ -220,6 +220,8 @@ def _take_n_best(flags: Parser, args: Arguments) -> None:
     """What it is short for."""
     if args.num_return_sequences is not None:
         flags.error("--n-best: not allowed with --num-return-sequences, which it sets")
+    if args.n_best is not None and args.n_best < 1:
+        flags.error(f"--n-best: {args.n_best} is not 1 or more")
     args.num_return_sequences = args.n_best
     if args.num_beams is None and not args.do_sample:
         args.num_beams = args.n_best
