@@ -25,8 +25,9 @@ from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequ
 from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
+from dragoman.wire.given import check_name, checked, deadline, listed
 from dragoman.wire.labels import ClassifyOptions
-from dragoman.wire.messages import Texts, TranslationOptions, deadline
+from dragoman.wire.messages import Texts, TranslationOptions
 from dragoman.wire.scoring import ScoreOptions
 
 Q = TypeVar("Q")
@@ -81,7 +82,7 @@ class AsyncClient:
         self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[TranslationOptions]
     ) -> Translation | list[Translation]:
         """See `Client.translate`."""
-        given = messages.listed(texts)
+        given = listed(texts)
         most = await self._most(len(given), options.get("model", ""), timeout_s)
         requests = messages.translate_requests(given, options, most)
         results = await self._collect(
@@ -136,7 +137,7 @@ class AsyncClient:
         self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding | list[Embedding]:
         """See `Client.encode`."""
-        given = messages.listed(texts)
+        given = listed(texts)
         most = await self._most(len(given), options.get("model", ""), timeout_s)
         requests = encoding.encode_requests(given, options, most)
         results = await self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
@@ -147,7 +148,7 @@ class AsyncClient:
     ) -> AsyncGenerator[Embedding]:
         """See `Client.stream_encode`. Leave it early only through `contextlib.aclosing`."""
         most = await self._most(2, options.get("model", ""), timeout_s)
-        requests = encoding.encode_requests(messages.checked(texts), options, most)
+        requests = encoding.encode_requests(checked(texts), options, most)
         given = self._each(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
         async with aclosing(given) as vectors:
             async for vector in vectors:
@@ -165,7 +166,7 @@ class AsyncClient:
         self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
     ) -> Classification | list[Classification]:
         """See `Client.classify`."""
-        given = messages.listed(texts)
+        given = listed(texts)
         most = await self._most(len(given), options.get("model", ""), timeout_s)
         requests = labels.classify_requests(given, options, most)
         results = await self._collect(
@@ -189,7 +190,7 @@ class AsyncClient:
         **options: Unpack[TranslateAndEncodeOptions],
     ) -> tuple[Translation, Embedding] | list[tuple[Translation, Embedding]]:
         """See `Client.translate_and_encode`."""
-        given = messages.listed(texts)
+        given = listed(texts)
         most = await self._most(len(given), options.get("model", ""), timeout_s)
         requests = encoding.translate_and_encode_requests(given, options, most)
         both = encoding.translations_and_embeddings
@@ -236,11 +237,13 @@ class AsyncClient:
 
     async def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """See `Client.model`."""
+        check_name("name", name)
         response = await self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
         return models.model(response.model)
 
     async def reload(self, name: str = "", *, timeout_s: float = RELOAD_TIMEOUT_S) -> Reloaded:
         """See `Client.reload`."""
+        check_name("name", name)
         self._calls.check_open()
         with rpc_errors():
             server = self._servers[0]
@@ -251,6 +254,7 @@ class AsyncClient:
 
     async def health(self, service: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Health:
         """See `Client.health`."""
+        check_name("service", service)
         self._calls.check_open()
         with rpc_errors():
             response = await self._servers[0].check_health(
@@ -300,6 +304,7 @@ class AsyncClient:
 
     async def _most(self, texts: int, model: str, timeout_s: float) -> int:
         """How many of so many texts a request may have. Asks the server before the first that may have several."""
+        check_name("model", model)
         if texts > 1 and model not in self._most_contents:
             self._most_contents[model] = messages.most_contents(await self.model(model, timeout_s=timeout_s))
         return self._most_contents.get(model, 1)

@@ -108,6 +108,8 @@ def check_target(target: str, tls: TlsOptions | None) -> None:
     """Raises ValueError for what gRPC would take for the name of a host, or for port 443."""
     if not target.strip():
         raise ValueError(f"a target is empty; give HOST:PORT, such as {DEFAULT_TARGET}")
+    if not target.isprintable():
+        raise ValueError(f"{target!r} has a character that no target has; give HOST:PORT, such as {DEFAULT_TARGET}")
     scheme, found, rest = target.partition("://")
     if found and scheme.lower() in ("http", "https", "grpc", "grpcs"):
         address = rest.partition("/")[0] or DEFAULT_TARGET

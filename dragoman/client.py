@@ -31,8 +31,9 @@ from dragoman.v1.model_pb2 import GetModelRequest, ListModelsRequest, ReloadRequ
 from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
+from dragoman.wire.given import check_name, checked, deadline, listed
 from dragoman.wire.labels import ClassifyOptions
-from dragoman.wire.messages import Texts, TranslationOptions, deadline
+from dragoman.wire.messages import Texts, TranslationOptions
 from dragoman.wire.scoring import ScoreOptions
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -105,7 +106,7 @@ class Client:
         A long list goes as several requests, some of them at once; each may take `timeout_s`. A text that is refused
         fails the whole call.
         """
-        given = messages.listed(texts)
+        given = listed(texts)
         most = self._most(len(given), options.get("model", ""), timeout_s)
         requests = messages.translate_requests(given, options, most)
         results = self._collect(lambda server: server.translation.Translate, requests, messages.translations, timeout_s)
@@ -164,7 +165,7 @@ class Client:
         self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[EncodingOptions]
     ) -> Embedding | list[Embedding]:
         """The vector of one text, or of each of a list. See `EncodingOptions`."""
-        given = messages.listed(texts)
+        given = listed(texts)
         requests = encoding.encode_requests(given, options, self._most(len(given), options.get("model", ""), timeout_s))
         results = self._collect(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
         return results[0] if isinstance(texts, str) else results
@@ -179,7 +180,7 @@ class Client:
         vectors of all requests before its own. Closing the iterator early cancels what is under way.
         """
         most = self._most(2, options.get("model", ""), timeout_s)
-        requests = encoding.encode_requests(messages.checked(texts), options, most)
+        requests = encoding.encode_requests(checked(texts), options, most)
         yield from self._each(lambda server: server.encoding.Encode, requests, encoding.embeddings, timeout_s)
 
     @overload
@@ -194,7 +195,7 @@ class Client:
         self, texts: str | Texts, *, timeout_s: float = DEFAULT_TIMEOUT_S, **options: Unpack[ClassifyOptions]
     ) -> Classification | list[Classification]:
         """The labels of one text, or of each of a list, or of their tokens. See `ClassifyOptions`."""
-        given = messages.listed(texts)
+        given = listed(texts)
         most = self._most(len(given), options.get("model", ""), timeout_s)
         requests = labels.classify_requests(given, options, most)
         results = self._collect(lambda server: server.encoding.Classify, requests, labels.classifications, timeout_s)
@@ -219,7 +220,7 @@ class Client:
 
         See `TranslateAndEncodeOptions`.
         """
-        given = messages.listed(texts)
+        given = listed(texts)
         most = self._most(len(given), options.get("model", ""), timeout_s)
         requests = encoding.translate_and_encode_requests(given, options, most)
         both = encoding.translations_and_embeddings
@@ -269,6 +270,7 @@ class Client:
 
     def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """One model; the default one if `name` is empty. Raises NotFound."""
+        check_name("name", name)
         response = self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
         return models.model(response.model)
 
@@ -278,6 +280,7 @@ class Client:
         Raises NotFound, FailedPrecondition where the new version is refused, Aborted while one is being taken up, and
         PermissionDenied. Of several servers, the first is asked. Without an answer in time, the server goes on.
         """
+        check_name("name", name)
         self._calls.check_open()
         with rpc_errors():
             server = self._servers[0]
@@ -291,6 +294,7 @@ class Client:
 
         Of several servers, the first is asked.
         """
+        check_name("service", service)
         self._calls.check_open()
         with rpc_errors():
             response = self._servers[0].check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
@@ -336,6 +340,7 @@ class Client:
 
     def _most(self, texts: int, model: str, timeout_s: float) -> int:
         """How many of so many texts a request may have. Asks the server before the first that may have several."""
+        check_name("model", model)
         if texts > 1 and model not in self._most_contents:
             self._most_contents[model] = messages.most_contents(self.model(model, timeout_s=timeout_s))
         return self._most_contents.get(model, 1)

@@ -2,7 +2,10 @@
 
 import errno
 import json
+import os
 import re
+import subprocess
+import sys
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import closing
@@ -136,6 +139,15 @@ def test_the_command_line(server: ServerProcess, tmp_path: Path, capsys: pytest.
         told = r"the request has \d{7} bytes; the server takes \d{7}: .*parts, or have .*--max-message-bytes raised"
         assert re.search(told, capsys.readouterr().err)
     assert sorted(one.name for one in tmp_path.iterdir()) == ["broken.docx", "letter.md", "letter.pt.md"]
+
+
+def test_a_document_may_have_a_name_that_is_not_utf8(server: ServerProcess, tmp_path: Path) -> None:
+    document = tmp_path / os.fsdecode(b"caf\xe9.txt")
+    document.write_text("Good morning.\n")
+    words = ["translate", "--document", str(document), "--to", "pt", "--target", server.target]
+    done = subprocess.run([sys.executable, "-m", "dragoman", *words, "--json"], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert Path(json.loads(done.stdout)["output"]).read_text() == "Bom dia.\n"
 
 
 def test_what_a_document_becomes_lies_behind_a_link(

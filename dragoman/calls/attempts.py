@@ -81,18 +81,25 @@ class Calls(Generic[M]):
         with suppress(TimeoutError):
             await asyncio.wait_for(self._closing_async.wait(), delay_s)
 
-    def reason(self, error: grpc.RpcError, server: Server[M]) -> grpc.RpcError:
-        """Why a call failed that has perhaps only waited for a server: then, why there is none."""
-        if self._may_be_unreachable(error):
+    def reason(self, error: grpc.RpcError, server: Server[M], said: bool = False) -> grpc.RpcError:
+        """Why a call failed: its client was closed, or where it has perhaps only waited for a server, there is none.
+
+        said: the server has begun to answer
+        """
+        if self._ended_with_client(error):
+            return ClientClosed()
+        if not said and self._may_be_unreachable(error):
             try:
                 self._reach(server.methods, timeout=REACHED_S)
             except grpc.RpcError as unreachable:
                 return self._of(error, unreachable)
         return error
 
-    async def reason_async(self, error: grpc.RpcError, server: Server[M]) -> grpc.RpcError:
+    async def reason_async(self, error: grpc.RpcError, server: Server[M], said: bool = False) -> grpc.RpcError:
         """See `reason`."""
-        if self._may_be_unreachable(error):
+        if self._ended_with_client(error):
+            return ClientClosed()
+        if not said and self._may_be_unreachable(error):
             try:
                 await self._reach(server.methods, timeout=REACHED_S)
             except grpc.RpcError as unreachable:
@@ -103,6 +110,9 @@ class Calls(Generic[M]):
     def waits(self) -> bool:
         """Whether gRPC is to wait for a server. Of several, it must not wait for one that is not there."""
         return self._wait_for_ready and len(self.servers) == 1
+
+    def _ended_with_client(self, error: grpc.RpcError) -> bool:
+        return self.closed and error.code() in (grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAVAILABLE)
 
     def _may_be_unreachable(self, error: grpc.RpcError) -> bool:
         return self.waits and not self.closed and error.code() is grpc.StatusCode.DEADLINE_EXCEEDED

@@ -95,7 +95,7 @@ async def streamed_async(calls: Calls[M], start: Start[M], timeout_s: float) -> 
             attempts.failed(server, error)
             delay_s = None if said else attempts.delay_s(error)
             if delay_s is None:
-                raise from_rpc(error if said else await calls.reason_async(error, server)) from error
+                raise from_rpc(await calls.reason_async(error, server, said)) from error
         except BaseException as error:
             call.cancel()
             attempts.left(server)

@@ -88,7 +88,7 @@ def streamed(calls: Calls[M], start: Start[M], timeout_s: float) -> Generator[An
             attempts.failed(server, error)
             delay_s = None if said else attempts.delay_s(error)
             if delay_s is None:
-                raise from_rpc(error if said else calls.reason(error, server)) from error
+                raise from_rpc(calls.reason(error, server, said)) from error
         except BaseException:
             call.cancel()
             attempts.left(server)

@@ -21,7 +21,7 @@ from dragoman.command.commands import OWN
 from dragoman.command.flags.arguments import decoding_options
 from dragoman.command.flags.declared import add_decoding_flags
 from dragoman.command.flags.parsing import WRONG_USAGE, Parser
-from dragoman.command.flags.values import cluster, worker_count
+from dragoman.command.flags.values import cluster, text, worker_count
 from dragoman.command.output import complain
 from dragoman.command.progress import Progress
 from dragoman.errors import DragomanError
@@ -91,8 +91,8 @@ def parser() -> Parser:
     flags = Parser("dragoman bulk", OWN["bulk"])
     flags.add_argument("source", type=Path, metavar="SRC", help="a file, or a folder with all files in it")
     flags.add_argument("target", type=Path, metavar="DST", help="what it becomes; must not be there")
-    flags.add_argument("--from", default="", dest="from_", metavar="CODE", help="BCP-47 code of the texts")
-    flags.add_argument("--to", default="", metavar="CODE", help="BCP-47 code of the translations")
+    flags.add_argument("--from", type=text, default="", dest="from_", metavar="CODE", help="BCP-47 code of the texts")
+    flags.add_argument("--to", type=text, default="", metavar="CODE", help="BCP-47 code of the translations")
     flags.add_argument(
         "--package",
         type=Path,
@@ -101,16 +101,24 @@ def parser() -> Parser:
         metavar="FOLDER",
         help="the model's package; may be given for several (default: models/zoo/en-pt)",
     )
-    flags.add_argument("--model", default="", metavar="NAME", help="one of several (default: the first that fits)")
-    flags.add_argument("--prompt", metavar="NAME", help="a prompt of the model, which is put before each text")
+    flags.add_argument(
+        "--model", type=text, default="", metavar="NAME", help="one of several (default: the first that fits)"
+    )
+    flags.add_argument(
+        "--prompt", type=text, metavar="NAME", help="a prompt of the model, which is put before each text"
+    )
     flags.add_argument("--pivot", action="store_true", help="go by way of a third language where no model has both")
     flags.add_argument(
         "--format",
         choices=CHOICES,
         help="what the files are (default: what their names say)",
     )
-    flags.add_argument("--column", default="text", metavar="NAME", help="where the texts are (default: %(default)s)")
-    flags.add_argument("--into", default="translation", metavar="NAME", help="the new column (default: %(default)s)")
+    flags.add_argument(
+        "--column", type=text, default="text", metavar="NAME", help="where the texts are (default: %(default)s)"
+    )
+    flags.add_argument(
+        "--into", type=text, default="translation", metavar="NAME", help="the new column (default: %(default)s)"
+    )
     flags.add_argument("--memory", type=Path, metavar="FILE", help="translation memory: what it has is not done again")
     flags.add_argument("--keep-going", action="store_true", help="pass over rows that are refused; the exit code is 1")
     flags.add_argument("--progress", action="store_true", help="tell progress even if standard error is no terminal")

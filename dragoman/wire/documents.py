@@ -5,7 +5,8 @@ from typing import Literal
 
 from dragoman.results.document import DocumentProgress, TranslatedDocument
 from dragoman.v1 import translation_pb2
-from dragoman.wire.messages import TargetOptions, check_known, decoding_options
+from dragoman.wire.given import check_known
+from dragoman.wire.messages import TargetOptions, decoding_options
 from dragoman.wire.options import number
 from dragoman.wire.texts import text_fields
 

@@ -8,11 +8,11 @@ from typing import Literal, TypedDict
 from dragoman.results.embedding import Embedding
 from dragoman.results.translation import Translation
 from dragoman.v1 import encoding_pb2, translation_pb2
+from dragoman.wire.given import check_known, int32
 from dragoman.wire.messages import (
     TargetOptions,
     batches,
     check_count,
-    check_known,
     decoding_options,
     timings,
     translation,
@@ -91,7 +91,7 @@ def encode_requests(texts: Iterable[str], options: EncodingOptions, most: int) -
             model=options.get("model", ""),
             normalize=options.get("normalize"),
             poolings=poolings,
-            dimensions=options.get("dimensions"),
+            dimensions=int32("dimensions", options.get("dimensions")),
             type=numbers,
             truncation=truncation,
             prompt=options.get("prompt"),
@@ -118,7 +118,7 @@ def translate_and_encode_requests(
             prompt=options.get("prompt"),
             normalize=options.get("normalize"),
             poolings=poolings,
-            dimensions=options.get("dimensions"),
+            dimensions=int32("dimensions", options.get("dimensions")),
             type=numbers,
         )
 

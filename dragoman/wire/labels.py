@@ -7,7 +7,8 @@ from typing import Literal, TypedDict
 from dragoman.results.classification import Classification, Label, LabelledSpan
 from dragoman.v1 import encoding_pb2
 from dragoman.wire.encoding import TRUNCATIONS, Truncation
-from dragoman.wire.messages import Texts, batches, check_count, check_known, timings
+from dragoman.wire.given import check_known, checked, int32
+from dragoman.wire.messages import Texts, batches, check_count, timings
 from dragoman.wire.options import number
 
 Grouping = Literal["tokens", "entities"]
@@ -44,9 +45,9 @@ def classify_requests(
     check_known(options, ClassifyOptions)
     truncation = number("truncation", options.get("truncation") or "error", TRUNCATIONS)
     grouping = number("grouping", options.get("grouping") or "tokens", GROUPINGS)
-    given, second = list(texts), options.get("second") or []
-    seconds = [second] if isinstance(second, str) else second
-    if seconds and len(seconds) != len(given):
+    given, second = list(texts), options.get("second")
+    seconds = [] if second is None else list(checked([second] if isinstance(second, str) else second, "second"))
+    if second is not None and len(seconds) != len(given):
         raise ValueError(f"there are {len(given)} texts and {len(seconds)} second ones; give as many")
     done = 0
     for batch in batches(map(add, given, seconds) if seconds else given, most):
@@ -55,7 +56,7 @@ def classify_requests(
             contents=given[part],
             second_contents=seconds[part],
             model=options.get("model", ""),
-            most_labels=options.get("most_labels"),
+            most_labels=int32("most_labels", options.get("most_labels")),
             truncation=truncation,
             grouping=grouping,
         )

@@ -1,15 +1,14 @@
 """Between plain values and protobuf: pure functions that both clients share."""
 
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, SupportsIndex, TypeVar
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from typing import Any, Protocol, TypeVar
 
 import grpc
 from google.protobuf.descriptor import EnumDescriptor
 from google.protobuf.duration_pb2 import Duration
 from grpc_health.v1 import health_pb2
 
-from dragoman.channel import check_seconds
 from dragoman.errors import Internal
 from dragoman.results.server import Health, Model
 from dragoman.results.translation import (
@@ -30,6 +29,7 @@ from dragoman.results.translation import (
 )
 from dragoman.v1 import decoding_pb2, translation_pb2
 from dragoman.v1.decoding_options import Decoding, DecodingKeywords
+from dragoman.wire.given import check_known, check_whole
 from dragoman.wire.options import received, sent
 from dragoman.wire.texts import TextOptions, text_fields
 
@@ -80,12 +80,6 @@ Q = TypeVar("Q")
 C = TypeVar("C", bound=Cancellable)
 
 OPTIONS = decoding_pb2.DecodingOptions.DESCRIPTOR.fields_by_name
-KINDS: dict[type, tuple[Callable[[object], bool], str]] = {
-    str: (lambda value: isinstance(value, str), "a str"),
-    int: (lambda value: isinstance(value, SupportsIndex), "a whole number"),
-    bool: (lambda value: hasattr(value, "__bool__"), "True or False"),
-}
-"""Of plain options: what protobuf takes, numbers of NumPy too, and what to call it: its own errors name no option."""
 _FINISH_REASONS = {
     decoding_pb2.FINISH_REASON_END_TOKEN: FinishReason.END_TOKEN,
     decoding_pb2.FINISH_REASON_LENGTH: FinishReason.LENGTH,
@@ -106,44 +100,6 @@ _GUARDS = {
 
 
 # Requests
-
-
-def deadline(timeout_s: float) -> float:
-    """A timeout that is fit for a call. Raises ValueError for one that is not, and TypeError for what is no number."""
-    check_seconds("timeout_s", timeout_s)
-    return timeout_s
-
-
-def listed(texts: str | Iterable[str]) -> list[str]:
-    """One text, or many, as a list. Raises TypeError for what is no text, and ValueError for one that is not whole."""
-    if isinstance(texts, str):
-        check_whole("text", texts)
-        return [texts]
-    if not isinstance(texts, Iterable):
-        raise TypeError(f"texts is {texts!r}; it must be a str, or a list of them")
-    return list(checked(texts))
-
-
-def checked(texts: Iterable[str]) -> Iterator[str]:
-    """The texts, one after the other. Raises TypeError for what is no text, ValueError for one that is not whole."""
-    if isinstance(texts, str) or not isinstance(texts, Iterable):
-        raise TypeError(f"texts is {texts!r}; it must be a list of str, or what gives them")
-    for index, text in enumerate(texts):
-        if not isinstance(text, str):
-            raise TypeError(f"texts[{index}] is {text!r}; every text must be a str")
-        check_whole(f"texts[{index}]", text)
-        yield text
-
-
-def check_whole(name: str, text: str) -> None:
-    """Raises ValueError for a text with half a character, as JSON may have it, which is nothing in UTF-8."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ValueError(
-            f"{name} has half a character at {error.start} ({text[error.start]!r}, a lone surrogate): mend it, or "
-            "leave it out"
-        ) from error
 
 
 def most_contents(model: Model) -> int:
@@ -229,16 +185,6 @@ def windowed(requests: Iterable[Q], start: Callable[[Q], C]) -> Generator[tuple[
     finally:
         for _, call in window:
             call.cancel()
-
-
-def check_known(options: Mapping[str, object], known: type) -> None:
-    """Raises TypeError for an option that the TypedDict `known` lacks, or a plain one of another kind."""
-    if unknown := options.keys() - known.__annotations__.keys():
-        raise TypeError(f"unknown option {min(unknown)!r}; known are {', '.join(known.__annotations__)}")
-    for name, value in options.items():
-        for kind, (fits, told) in KINDS.items():
-            if known.__annotations__[name] in (kind, kind | None) and not (value is None or fits(value)):
-                raise TypeError(f"{name} is {value!r}; it must be {told}")
 
 
 def decoding_options(options: TargetOptions) -> decoding_pb2.DecodingOptions:

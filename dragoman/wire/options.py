@@ -27,14 +27,14 @@ ENUMS: dict[str, dict[Any, str]] = {
 
 def number(name: str, value: str, known: Mapping[str, E]) -> E:
     """The value of an enum. Raises ValueError for a name that it does not have."""
-    if value not in known:
+    if not isinstance(value, str) or value not in known:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(repr, known))}")
     return known[value]
 
 
 def sent(field: FieldDescriptor, value: Any) -> Any:
     """A plain value on the wire. Raises ValueError or TypeError for one that there is not."""
-    if field.is_repeated and isinstance(value, str):
+    if field.is_repeated and isinstance(value, str | bytes):
         raise TypeError(f"{value!r} is one text; a list of them is wanted")
     if field.message_type is not None:
         of_one = _sent_bias if field.message_type.name == "SequenceBias" else _sent_phrase
@@ -65,6 +65,8 @@ def received(field: FieldDescriptor, value: Any) -> Any:
 def _sent_phrase(phrase: Phrase) -> decoding_pb2.Phrase:
     if isinstance(phrase, str):
         return decoding_pb2.Phrase(text=phrase)
+    if isinstance(phrase, bytes):  # a sequence of numbers, too
+        raise TypeError(f"{phrase!r} is bytes; a text is a str")
     return decoding_pb2.Phrase(tokens=decoding_pb2.TokenIds(ids=phrase))
 
 

@@ -1,19 +1,12 @@
 """Between plain values and protobuf, for scores of given translations: pure functions that both clients share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypedDict
 
 from dragoman.results.scores import Scores, TargetScore
 from dragoman.v1 import translation_pb2
-from dragoman.wire.messages import (
-    MAX_CONTENT_BYTES,
-    MAX_CONTENTS,
-    check_count,
-    check_known,
-    listed,
-    target_token,
-    timings,
-)
+from dragoman.wire.given import check_known, checked, listed
+from dragoman.wire.messages import MAX_CONTENT_BYTES, MAX_CONTENTS, check_count, target_token, timings
 
 
 class ScoreOptions(TypedDict, total=False):
@@ -35,7 +28,7 @@ Pair = tuple[str, list[str]]
 
 def paired(texts: str | Sequence[str], targets: Sequence[str] | Sequence[Sequence[str]]) -> list[Pair]:
     """Every text with its translations. Raises TypeError or ValueError for what does not go together."""
-    if isinstance(targets, str):
+    if isinstance(targets, str | bytes) or not isinstance(targets, Iterable):
         raise TypeError(f"targets is {targets!r}; it must be a list of them")
     given = listed(texts)
     of_texts: list[Any] = [targets] if isinstance(texts, str) else list(targets)
@@ -44,7 +37,8 @@ def paired(texts: str | Sequence[str], targets: Sequence[str] | Sequence[Sequenc
     for index, of_text in enumerate(of_texts):
         if isinstance(of_text, str):
             raise TypeError(f"targets[{index}] is {of_text!r}; with a list of texts it must be a list of them")
-    return [(text, listed(of_text)) for text, of_text in zip(given, of_texts, strict=True)]
+    names = ["targets"] if isinstance(texts, str) else [f"targets[{index}]" for index in range(len(of_texts))]
+    return [(text, list(checked(*of_text))) for text, *of_text in zip(given, of_texts, names, strict=True)]
 
 
 def score_requests(pairs: Sequence[Pair], options: ScoreOptions, most: int) -> Iterator[translation_pb2.ScoreRequest]:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
 
 from dragoman.v1 import translation_pb2
+from dragoman.wire.given import check_whole
 from dragoman.wire.options import number
 
 TextFormat = Literal["plain", "html"]
@@ -44,10 +45,13 @@ def text_fields(options: TextOptions) -> dict[str, Any]:
 
 
 def _terms(glossary: Mapping[str, str]) -> list[translation_pb2.GlossaryTerm]:
-    wrong = TypeError(f"glossary is {glossary!r}; it must be a dict from str to str")
-    if not isinstance(glossary, Mapping):
-        raise wrong
-    try:
-        return [translation_pb2.GlossaryTerm(source=source, target=glossary[source]) for source in glossary]
-    except TypeError as error:  # of protobuf, which does not say what of it
-        raise wrong from error
+    if not isinstance(glossary, Mapping) or not all(map(_is_term, glossary.items())):
+        raise TypeError(f"glossary is {glossary!r}; it must be a dict from str to str")
+    for source, target in glossary.items():
+        check_whole("a term of glossary", source)
+        check_whole(f"glossary[{source!r}]", target)
+    return [translation_pb2.GlossaryTerm(source=source, target=target) for source, target in glossary.items()]
+
+
+def _is_term(term: tuple[object, object]) -> bool:
+    return all(isinstance(text, str) for text in term)

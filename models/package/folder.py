@@ -253,9 +253,9 @@ def _read_manifest(folder: Path) -> bytes:
             raise PackageError(f"{file} is no file; {EXPORT_AGAIN}")
         with file.open("rb") as content:
             data = content.read(MOST_MANIFEST + 1)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # ValueError: a path with a zero byte, or with half a character
         raise PackageError(
-            f"{folder} is not a package: {MANIFEST} cannot be read ({error.strerror}). "
+            f"{folder} is not a package: {MANIFEST} cannot be read ({getattr(error, 'strerror', None) or error}). "
             f"Make one with: python -m export CHECKPOINT --out {folder}"
         ) from error
     if len(data) > MOST_MANIFEST:

@@ -55,8 +55,12 @@ def open_packages(settings: Settings) -> list[OpenPackage]:
 def package_folders(paths: Sequence[Path]) -> Iterator[Path]:
     """The folders of all packages. A folder without a manifest stands for those that it has, in alphabetical order."""
     for path in paths:
-        inside = [] if (path / MANIFEST).exists() else _folders_of(path)
-        yield from inside if any((folder / MANIFEST).exists() for folder in inside) else [path]
+        try:
+            inside = [] if (path / MANIFEST).exists() else _folders_of(path)
+            packages = inside if any((folder / MANIFEST).exists() for folder in inside) else [path]
+        except (OSError, ValueError):  # a name that is too long, or a folder of others: who opens it says which
+            packages = [path]
+        yield from packages
 
 
 def _folders_of(path: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from server.api.methods import Method
 from server.api.scopes import scopes_of
 from server.errors import quoted
 from server.http.asked import Asked
-from server.http.errors import InvalidField
+from server.http.errors import InvalidField, UnsupportedMediaType
 from server.http.events import MEDIA_TYPE, Event
 from server.http.face import Route
 from server.http.native import NATIVE
@@ -59,7 +59,10 @@ def document_route(methods: Iterable[Method]) -> Route:
 
 
 async def _request(method: Method, asked: Asked) -> Message:
-    """Raises InvalidField, also for what would be dropped silently."""
+    """Raises InvalidField, also for what would be dropped silently, and UnsupportedMediaType for a form with a file."""
+    if asked.media_type.startswith("multipart/"):
+        kind = asked.headers["content-type"]
+        raise UnsupportedMediaType("content-type", kind, ["the file alone, as curl --data-binary @FILE does"])
     for name, times in Counter(name for name, _ in asked.query.multi_items()).items():
         if name not in ("format", *FIELDS):
             known = ", ".join(("format", *FIELDS))

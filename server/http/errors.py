@@ -1,5 +1,6 @@
 """What only a request by HTTP can have wrong, and the status by which HTTP tells of each error."""
 
+import re
 from collections.abc import Iterable, Mapping
 from math import ceil
 
@@ -31,6 +32,8 @@ STATUSES_OF_REASONS: Mapping[str, int] = {
 """Where HTTP can say more."""
 SHORTEST_RETRY_S = 1
 """Retry-After knows whole seconds only."""
+TEXTS = re.compile(r"\bcontents(?=\[| has |$)")
+"""The field with the texts of our own API, where a message or the path of a field names it."""
 
 
 class PathNotFound(ServerError):
@@ -99,6 +102,11 @@ class OriginNotAllowed(ServerError):
 def http_status(error: ServerError, own: Mapping[str, int] | None = None) -> int:
     """own: what a compatible service has instead, by reason."""
     return (own or {}).get(error.reason) or STATUSES_OF_REASONS.get(error.reason) or STATUSES[error.status]
+
+
+def renamed(told: str, texts: str) -> str:
+    """A message, or the path of a field, with a compatible service's name for the field with the texts."""
+    return TEXTS.sub(texts, told)
 
 
 def error_headers(error: ServerError) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """HTML as parts. No tree is built and nothing repaired: what is not text comes back byte for byte."""
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from html import escape, unescape
 
@@ -97,7 +97,11 @@ class _Draft:
             raw = raw.lstrip(SPACES)
         # A block's own OBJECTs are those of elements.
         text = SPACE.sub(" ", unescape(raw)).replace(OBJECT, " ")
-        self.text += text.removeprefix(" ") if self.text.endswith(" ") else text
+        if self.text.endswith(" ") and text.startswith(" "):
+            text = text[1:]
+            if self.marks and self.marks[-1].at == len(self.text):  # spaces stand on both sides of it
+                self.marks[-1] = replace(self.marks[-1], raw=f"{self.marks[-1].raw} ")
+        self.text += text
         self.trailing = raw[len(raw.rstrip(SPACES)) :]
 
     def _close(self, name: str, raw: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 import trustme
 
 from bench.process import free_port
-from dragoman import AsyncClient, Client, Health, TlsOptions
+from dragoman import AsyncClient, Client, Health, TextDelta, TlsOptions
 from dragoman.channel import MAX_TIMEOUT_S
 from dragoman.errors import Cancelled, DeadlineExceeded, InvalidArgument, Unavailable, Unreachable
 from dragoman.wire.messages import MAX_CONTENT_BYTES, MAX_CONTENTS
@@ -115,8 +115,17 @@ def test_closing_a_client_cancels_its_calls(server: FakeServer) -> None:
         waiting = pool.submit(client.translate, "hold")
         assert server.held.wait(WAIT_S)
         client.close()
-        with pytest.raises(Cancelled):
+        with pytest.raises(Cancelled, match="the client was closed"):
             waiting.result()
+
+
+def test_closing_a_client_cancels_its_streams(server: FakeServer) -> None:
+    with Client(server.target) as client:
+        events = client.stream_translate("hold")
+        assert next(events) == TextDelta("HOLD")
+        client.close()
+        with pytest.raises(Cancelled, match="the client was closed"):
+            list(events)
 
 
 @pytest.mark.parametrize("hedge_after_s", [None, 10.0])

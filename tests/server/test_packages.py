@@ -46,6 +46,13 @@ def test_a_folder_without_packages_stands_for_itself(tmp_path: Path) -> None:
         names(tmp_path / "none")
 
 
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b"], ids=["too long", "zero byte"])
+def test_a_path_that_can_be_no_folder_is_named_or_left_out(shelf: Path, name: str) -> None:
+    with pytest.raises(ConfigError, match=r"is not a package: manifest\.json cannot be read"):
+        names(shelf, shelf / name)
+    assert names(shelf, shelf / name, skip_bad=True) == ["a", "b"]
+
+
 def test_two_of_one_name_are_refused_by_both_paths(shelf: Path, tiny_package: Package, tmp_path: Path) -> None:
     other = named(tiny_package, tmp_path / "other", "b")
     with pytest.raises(ConfigError) as refused:

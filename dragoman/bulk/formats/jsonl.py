@@ -8,6 +8,9 @@ from typing import Any
 from dragoman.bulk.formats.lines import Line, decoded, read_lines
 from dragoman.bulk.rows import Columns, Row, is_blank, value_of
 
+KINDS = {bool: "true or false", float: "a number", list: "a list", dict: "an object"}
+"""Of values of JSON that are neither text nor null."""
+
 
 class JsonLines:
     """Every object gets one more key, at its end; all its other bytes stay, and so do lines without an object."""
@@ -52,7 +55,7 @@ class JsonLines:
             return None, None, f"has a key {target!r} already: name another one by --into"
         text = found[column]
         if text is not None and not isinstance(text, str):
-            return found, None, f"has no text in {column!r}, but a JSON {type(text).__name__}"
+            return found, None, f"has no text in {column!r}, but {KINDS[type(text)]}"
         if text is not None and any("\ud800" <= character <= "\udfff" for character in text):
             return found, None, f"has half a character in {column!r} (a lone surrogate)"
         return found, text, ""

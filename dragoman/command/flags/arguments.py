@@ -8,10 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import cast
 
+from grpc import StatusCode
+
 from dragoman.channel import DEFAULT_TARGET, TlsOptions, Token, check_target, listed_targets, token_metadata
 from dragoman.client import DEFAULT_TIMEOUT_S
 from dragoman.command.flags.declared import DOCUMENT_TIMEOUT_S, LINE_COMMANDS, parser
 from dragoman.command.flags.parsing import Parser
+from dragoman.errors import Unauthenticated
 from dragoman.v1.decoding_options import DecodingKeywords
 from dragoman.wire.documents import ENDINGS, FORMATS, DocumentOptions, format_of
 from dragoman.wire.encoding import EmbeddingType, EncodingOptions, Pooling, Truncation
@@ -85,7 +88,17 @@ class Arguments(argparse.Namespace):
     @property
     def token(self) -> Token:
         """Who calls. A file is read for each call: somebody may renew it."""
-        return os.environ.get("DRAGOMAN_TOKEN") if self.token_file is None else self.token_file.read_text
+        return os.environ.get("DRAGOMAN_TOKEN") if self.token_file is None else self._read_token
+
+    def _read_token(self) -> str:
+        """Raises OSError, or Unauthenticated for a file that has none, such as one that is just being written."""
+        assert self.token_file is not None
+        try:
+            token = self.token_file.read_text(encoding="utf-8")
+            token_metadata(token)
+        except ValueError as error:
+            raise Unauthenticated(f"{self.token_file}: {error}", StatusCode.UNAUTHENTICATED) from error
+        return token
 
     def translation_options(self) -> TranslationOptions:
         """The options of a translation; those left out are None."""
@@ -161,6 +174,8 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
         token_metadata(args.token)
     except OSError as error:
         flags.error(f"{by_token}: {args.token_file}: {error.strerror}")
+    except Unauthenticated as error:
+        flags.error(f"{by_token}: {error.message}")
     except ValueError as error:
         flags.error(f"{by_token}: {error}")
     try:
@@ -205,6 +220,8 @@ def _take_n_best(flags: Parser, args: Arguments) -> None:
     """What it is short for."""
     if args.num_return_sequences is not None:
         flags.error("--n-best: not allowed with --num-return-sequences, which it sets")
+    if args.n_best is not None and args.n_best < 1:
+        flags.error(f"--n-best: {args.n_best} is not 1 or more")
     args.num_return_sequences = args.n_best
     if args.num_beams is None and not args.do_sample:
         args.num_beams = args.n_best
@@ -218,8 +235,10 @@ def _check_document(flags: Parser, args: Arguments) -> None:
         flags.error("--document: not allowed with a TEXT or --file")
     if args.html or args.sentences or args.attention is not None:
         flags.error("--document: is translated as its format says; leave --html, --sentences and --attention out")
+    if args.keep_going or args.timings:
+        flags.error("--document: has no lines; leave --keep-going and --timings out")
     if format_of(document.name) is None:
-        flags.error(f"--document: {document.name} ends with none of {', '.join(sorted([*FORMATS, *ENDINGS]))}")
+        flags.error(f"--document: {document} ends with none of {', '.join(sorted([*FORMATS, *ENDINGS]))}")
     if args.output is None and "/" in args.target_language:
         flags.error(f"--output: {args.target_language} cannot be in the name of a file: say what it becomes")
     args.output = args.output or document.with_suffix(f".{args.target_language or 'translated'}{document.suffix}")

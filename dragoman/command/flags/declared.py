@@ -20,6 +20,7 @@ from dragoman.command.flags.values import (
     one_of,
     request_count,
     seconds,
+    text,
 )
 from dragoman.v1.decoding_options import DOCS, GROUPS
 from dragoman.wire.documents import FORMATS
@@ -48,7 +49,9 @@ def parser(command: str) -> Parser:
     if command in LINE_COMMANDS:
         _add_line_flags(flags, LINE_COMMANDS[command])
     if command in ("translate", "encode", "score"):
-        flags.add_argument("--prompt", metavar="NAME", help="a prompt of the model, which is put before each text")
+        flags.add_argument(
+            "--prompt", type=text, metavar="NAME", help="a prompt of the model, which is put before each text"
+        )
     if command in ("translate", "score"):
         _add_language_flags(flags)
     if command == "translate":
@@ -62,9 +65,11 @@ def parser(command: str) -> Parser:
     if command == "classify":
         _add_classify_flags(flags)
     if command == "health":
-        flags.add_argument("--service", default="", help="a gRPC service (default: the whole server)")
+        flags.add_argument("--service", type=text, default="", help="a gRPC service (default: the whole server)")
     if command == "reload":
-        flags.add_argument("--model", default="", metavar="NAME", help="which model (default: the server's first)")
+        flags.add_argument(
+            "--model", type=text, default="", metavar="NAME", help="which model (default: the server's first)"
+        )
     _add_connection_flags(flags)
     if command == "reload":
         flags.set_defaults(timeout=RELOAD_TIMEOUT_S)
@@ -107,7 +112,7 @@ def _add_line_flags(flags: Parser, what: str) -> None:
         "--file",
         help=f"read {what} from each line of FILE; - is standard input, which is read without it if it is no terminal",
     )
-    flags.add_argument("--model", default="", metavar="NAME", help="the model (default: the server's)")
+    flags.add_argument("--model", type=text, default="", metavar="NAME", help="the model (default: the server's)")
     flags.add_argument(
         "--keep-going", action="store_true", help="go on after a refused line: its output is empty, the exit code 1"
     )
@@ -122,8 +127,12 @@ def _add_line_flags(flags: Parser, what: str) -> None:
 
 
 def _add_language_flags(flags: Parser) -> None:
-    flags.add_argument("--source-language", "--from", default="", metavar="CODE", help="BCP-47 code of the texts")
-    flags.add_argument("--target-language", "--to", default="", metavar="CODE", help="BCP-47 code of the translations")
+    flags.add_argument(
+        "--source-language", "--from", type=text, default="", metavar="CODE", help="BCP-47 code of the texts"
+    )
+    flags.add_argument(
+        "--target-language", "--to", type=text, default="", metavar="CODE", help="BCP-47 code of the translations"
+    )
 
 
 def add_decoding_flags(flags: Parser) -> None:
@@ -212,7 +221,7 @@ def _add_option(flags: Group, field: FieldDescriptor, told: str) -> None:
         if field.message_type.name == "SequenceBias":
             flags.add_argument(flag, action=action, type=bias, metavar="TEXT=X", help=told)
         else:
-            flags.add_argument(flag, action=action, metavar="TEXT", help=told)
+            flags.add_argument(flag, action=action, type=text, metavar="TEXT", help=told)
     elif field.enum_type is not None:
         values = {str(value).lower(): value for value in ENUMS[field.enum_type.name]}
         flags.add_argument(flag, type=partial(one_of, values), metavar=f"{{{','.join(values)}}}", help=told)
@@ -223,6 +232,6 @@ def _add_option(flags: Group, field: FieldDescriptor, told: str) -> None:
     elif field.type == FieldDescriptor.TYPE_INT64:
         flags.add_argument(flag, type=int64, metavar="N", help=told)
     elif field.type == FieldDescriptor.TYPE_STRING:
-        flags.add_argument(flag, action=action, metavar="TEXT", help=told)
+        flags.add_argument(flag, action=action, type=text, metavar="TEXT", help=told)
     else:
         flags.add_argument(flag, type=number, metavar="X", help=told)

@@ -1,10 +1,21 @@
 """What the values of flags mean. ArgumentTypeError's message is shown with the flag's name."""
 
 import argparse
+import os
 from pathlib import Path
 from typing import Any
 
 from dragoman.channel import MAX_TIMEOUT_S, TlsOptions
+
+
+def text(value: str) -> str:
+    """A text of a request: UTF-8 whatever the locale, which has decoded the command line."""
+    raw = os.fsencode(value)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        told = f"byte {error.start + 1} (0x{raw[error.start]:02x}) is not UTF-8; convert the text to UTF-8 first"
+        raise argparse.ArgumentTypeError(told) from error
 
 
 def glossary(path: str) -> dict[str, str]:
@@ -23,10 +34,10 @@ def glossary(path: str) -> dict[str, str]:
 
 def bias(value: str) -> tuple[str, float]:
     """A text and what is added to its scores, TEXT=X."""
-    text, _, bias = value.rpartition("=")
-    if not text:
+    phrase, _, bias = value.rpartition("=")
+    if not phrase:
         raise argparse.ArgumentTypeError(f"{value!r} is no TEXT=X, such as 'car park=2.5'")
-    return text, number(bias)
+    return text(phrase), number(bias)
 
 
 def authorities(path: str) -> TlsOptions:

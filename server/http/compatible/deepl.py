@@ -9,7 +9,7 @@ from server.errors import ServerError
 from server.http.asked import Asked
 from server.http.compatible.languages import name_of
 from server.http.compatible.texts import Texts
-from server.http.errors import InvalidField, http_status
+from server.http.errors import InvalidField, http_status, renamed
 from server.http.face import Route
 from server.http.fields import Fields, read_fields
 from server.http.native import json_response
@@ -73,7 +73,7 @@ class DeepL:
         return f"Bearer {key}" if scheme.lower() == SCHEME else asked.headers.get("authorization")
 
     def refusal(self, asked: Asked, error: ServerError) -> Response:
-        return json_response({"message": error.message}, http_status(error, STATUSES))
+        return json_response({"message": renamed(error.message, "text")}, http_status(error, STATUSES))
 
     async def translate(self, asked: Asked) -> Response:
         fields = await read_fields(asked, BROKEN)

@@ -20,7 +20,7 @@ from server.http.compatible.languages import name_of
 from server.http.compatible.libretranslate_fields import AUTO, UNKNOWN, Named, fields_of, required
 from server.http.compatible.libretranslate_files import FORMATS, TranslatedFiles
 from server.http.compatible.texts import Texts
-from server.http.errors import InvalidField, http_status
+from server.http.errors import InvalidField, http_status, renamed
 from server.http.face import Route
 from server.http.fields import Fields
 from server.http.native import json_response
@@ -87,7 +87,7 @@ class LibreTranslate:
         return f"Bearer {key}" if key else None
 
     def refusal(self, asked: Asked, error: ServerError) -> Response:
-        words = WORDS.get(error.reason, "{message}").format(message=error.message, **error.metadata)
+        words = WORDS.get(error.reason, "{message}").format(message=renamed(error.message, "q"), **error.metadata)
         return json_response({"error": words}, http_status(error, STATUSES))
 
     async def translate(self, asked: Asked) -> Response:

@@ -15,7 +15,7 @@ from models.encoding import Pooling
 from server.catalog.catalog import Catalog
 from server.errors import ServerError
 from server.http.asked import Asked
-from server.http.errors import InvalidField, UnsupportedMediaType, http_status
+from server.http.errors import InvalidField, UnsupportedMediaType, http_status, renamed
 from server.http.face import Route
 from server.http.fields import JSON, Fields, read_fields
 from server.http.native import json_response
@@ -52,7 +52,12 @@ class OpenAI:
     def refusal(self, asked: Asked, error: ServerError) -> Response:
         status = http_status(error, STATUSES)
         kind = TYPES.get(status, "server_error" if status >= 500 else "invalid_request_error")
-        told = {"message": error.message, "type": kind, "param": error.field, "code": CODES.get(error.reason)}
+        told = {
+            "message": renamed(error.message, "input"),
+            "type": kind,
+            "param": error.field and renamed(error.field, "input"),
+            "code": CODES.get(error.reason),
+        }
         return json_response({"error": told}, status)
 
     async def embeddings(self, asked: Asked) -> Response:

@@ -31,6 +31,14 @@ class Inline:
         """Goes on with text."""
         self.text += text.replace(OBJECT, " ")
 
+    def spaced(self, text: str) -> str:
+        """The same, without a first space that goes with the mark before it: a model makes one of two around it."""
+        last = self._marks[-1] if self._marks else None
+        if last is None or last.at != len(self.text) or not (text.startswith(" ") and self.text.endswith(" ")):
+            return text
+        self._marks[-1] = replace(last, raw=f"{last.raw} ")
+        return text[1:]
+
     def open(self, opening: str) -> int:
         """Begins an element: gives what closes it. One that is never closed is a mark."""
         self._opened[place := len(self._elements)] = len(self._marks)

@@ -37,6 +37,10 @@ SOURCE = "dragoman.source"
 """And under this the text of the paragraph: those in the name of an image are read for themselves."""
 LINE_END = re.compile(r"\n")
 BREAK = re.compile(r"[ \t]*\\?\n[ \t]*")
+FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,200}\]")
+"""A mark of a footnote, which is text to CommonMark, or a link where the note is an address."""
+NOTE = re.compile(r"\[\^[^\]\s]{1,200}\]:[ \t]*")
+"""What a footnote begins with."""
 TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)[^>]*?(/?)>")
 
 
@@ -88,7 +92,7 @@ def _pieces(text: str, first: int, env: Env) -> Iterator[_Piece]:
             continue
         if len(token.content) > MOST_OF_PARAGRAPH:
             raise DocumentTooLarge("characters in a paragraph", len(token.content), MOST_OF_PARAGRAPH)
-        line, lines, cells = token.map[0], list[tuple[int, int]](), before.tag in ("td", "th")
+        line, texts, cells = token.map[0], [list[tuple[int, int]]()], before.tag in ("td", "th")
         if cells and line != cell_line:
             cell_line, cell_at = line, starts[line]
         for place, content in enumerate(token.content.split("\n")):
@@ -97,10 +101,13 @@ def _pieces(text: str, first: int, env: Env) -> Iterator[_Piece]:
             found = _find(text[begin:end], content.strip(), cells)
             if found is None:
                 break
-            lines.append((begin + found[0], begin + found[1]))
+            note = NOTE.match(text, begin + found[0], begin + found[1])
+            if note is not None and texts[-1]:  # to CommonMark, notes without blank lines between are one paragraph
+                texts.append([])
+            texts[-1].append((begin + found[0] if note is None else note.end(), begin + found[1]))
             cell_at = begin + found[1]
         else:
-            yield _Piece(tuple(lines), before.tag)
+            yield from (_Piece(tuple(lines), before.tag) for lines in texts)
 
 
 def _find(line: str, content: str, cell: bool) -> tuple[int, int] | None:
@@ -144,12 +151,15 @@ class _Reader:
             return
         match token.type:
             case "text":
-                self.inline.say(self._raw(len(token.content)))
+                self._say(self._raw(len(token.content)))
             case "softbreak" | "hardbreak":
                 space = BREAK.match(self._source, self._at)
                 self.inline.soft(self._raw(space.end() - self._at if space is not None else 0))
             case "link_open" if token.markup == "autolink":
                 self.inline.object(self._raw(self._source.index(">", self._at) + 1 - self._at))
+                self._skip = 2
+            case "link_open" if FOOTNOTE.fullmatch(self._source, self._at, self._ends[self._at]):
+                self.inline.object(self._raw(self._ends[self._at] - self._at))
                 self._skip = 2
             case "link_open":
                 end = self._ends[self._at]
@@ -176,6 +186,14 @@ class _Reader:
         raw = self._source[self._at : self._at + characters]
         self._at += characters
         return LINE_END.sub(lambda found: next(self._between, found.group()), raw)
+
+    def _say(self, text: str) -> None:
+        text, at = self.inline.spaced(text), 0
+        for found in FOOTNOTE.finditer(text):
+            self.inline.say(text[at : found.start()])
+            self.inline.object(found.group())
+            at = found.end()
+        self.inline.say(text[at:])
 
     def _html(self, raw: str) -> None:
         tag = TAG.match(raw)

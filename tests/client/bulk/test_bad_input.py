@@ -36,7 +36,22 @@ UNREADABLE = {
     "no text": (
         ".jsonl",
         b'{"text": "a"}\n{"text": 7}\n{"text": "c"}\n',
-        "line 2 has no text in 'text', but",
+        "line 2 has no text in 'text', but a number",
+    ),
+    "an answer": (
+        ".jsonl",
+        b'{"text": "a"}\n{"text": true}\n{"text": "c"}\n',
+        "line 2 has no text in 'text', but true or false",
+    ),
+    "a list": (
+        ".jsonl",
+        b'{"text": "a"}\n{"text": ["b"]}\n{"text": "c"}\n',
+        "line 2 has no text in 'text', but a list",
+    ),
+    "an object": (
+        ".jsonl",
+        b'{"text": "a"}\n{"text": {}}\n{"text": "c"}\n',
+        "line 2 has no text in 'text', but an object",
     ),
     "half a character": (
         ".jsonl",

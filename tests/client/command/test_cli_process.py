@@ -188,3 +188,31 @@ def test_text_is_utf8_whatever_the_locale(
     out, err = process.communicate("maçã 語\n".encode(), timeout=WAIT_S)
     assert (process.returncode, out.decode(), err) == (0, "MAÇÃ 語\n", b"")
     assert server.contents == ["maçã 語"]
+
+
+def test_a_flag_is_utf8_whatever_the_locale(server: FakeServer, processes: list["subprocess.Popen[bytes]"]) -> None:
+    ascii_only = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PYTHONIOENCODING": ""}
+    words = ["--bad-words", "maçã", "--sequence-bias", "pêra=2"]
+    process = start(server, "translate", "a", *words, **ascii_only)
+    processes.append(process)
+    assert process.communicate(timeout=WAIT_S) == (b"A\n", b"")
+    decoding = server.requests[-1].decoding
+    assert ([one.text for one in decoding.bad_words], decoding.sequence_bias[0].phrase.text) == (["maçã"], "pêra")
+
+
+@pytest.mark.parametrize("written", [b"", b"\xff", b"a b"])
+def test_a_token_file_that_is_just_being_written_ends_the_run_by_a_sentence(
+    server: FakeServer, processes: list["subprocess.Popen[bytes]"], tmp_path: Path, written: bytes
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("abc\n")
+    process = start(server, "translate", "--keep-going", "--token-file", token)
+    processes.append(process)
+    assert process.stdin and process.stdout
+    process.stdin.write(b"one\n")
+    process.stdin.flush()
+    assert process.stdout.readline() == b"ONE\n"
+    token.write_bytes(written)
+    _, err = process.communicate(b"two\nthree\n", timeout=WAIT_S)
+    assert (process.returncode, err.count(b"\n")) == (1, 1)
+    assert err.decode().startswith(f"dragoman: {token}: ")

@@ -135,3 +135,11 @@ def test_impossible_encoding_options_are_errors_of_the_caller(
     with pytest.raises(error, match=message):
         call(server.target, "encode", "abc", **options)
     assert not server.requests
+
+
+def test_what_cannot_be_sent_is_refused_by_name(server: FakeServer, call: Call) -> None:
+    with pytest.raises(ValueError, match=f"dimensions is {2**40}; it must be from"):
+        call(server.target, "encode", "hello", dimensions=2**40)
+    with pytest.raises(ValueError, match=r"poolings is \['mean'\]; it must be one of"):
+        call(server.target, "encode", "hello", poolings=[["mean"]])
+    assert server.requests == []

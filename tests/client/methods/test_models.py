@@ -36,6 +36,14 @@ def test_an_unknown_model_is_not_found(server: FakeServer, call: Call) -> None:
     assert caught.value.reason == "MODEL_NOT_FOUND"
 
 
+@pytest.mark.parametrize(("method", "what"), [("model", "name"), ("reload", "name"), ("health", "service")])
+def test_what_is_no_name_is_refused(server: FakeServer, call: Call, method: str, what: str) -> None:
+    with pytest.raises(TypeError, match=f"{what} is 3; it must be a str"):
+        call(server.target, method, 3)
+    with pytest.raises(ValueError, match=f"{what} has half a character at 0"):
+        call(server.target, method, "\ud800")
+
+
 def test_health_of_the_server_and_of_a_service(server: FakeServer, call: Call) -> None:
     assert call(server.target, "health") is Health.SERVING
     assert call(server.target, "health", "dragoman.v1.EncodingService") is Health.NOT_SERVING

@@ -55,7 +55,11 @@ def test_requests_have_no_more_translations_than_the_server_takes() -> None:
     ("texts", "targets", "error", "message"),
     [
         ("a", "b", TypeError, "targets is 'b'; it must be a list of them"),
-        ("a", [3], TypeError, r"texts\[0\] is 3"),
+        ("a", [3], TypeError, r"targets\[0\] is 3"),
+        ("a", None, TypeError, "targets is None; it must be a list of them"),
+        (["a"], [3], TypeError, r"targets\[0\] is 3"),
+        (["a"], [["b", 3]], TypeError, r"targets\[0\]\[1\] is 3"),
+        (["a"], 3, TypeError, "targets is 3; it must be a list of them"),
         (["a", "b"], [["c"]], ValueError, "there are 2 texts, and targets of 1"),
         (["a"], ["c"], TypeError, r"targets\[0\] is 'c'; with a list of texts it must be a list of them"),
     ],

@@ -248,7 +248,10 @@ async def test_a_quota_is_a_slowdown() -> None:
 async def test_a_text_that_is_too_long_is_told_with_both_numbers() -> None:
     async with asking() as (_, client):
         told = await libre(client, q="qzx" * 100, source="en", target="pt")
-        assert told["error"].startswith("contents[0] has ") and "the model takes 128" in told["error"]
+        assert told["error"].startswith("q[0] has ") and "the model takes 128" in told["error"]
+        deepl = {"text": ["a", "qzx" * 100], "source_lang": "EN", "target_lang": "PT"}
+        told = (await client.post("/v2/translate", json=deepl)).json()
+        assert told["message"].startswith("text[1] has ") and "the model takes 128" in told["message"]
 
 
 async def test_a_sentence_that_is_too_long_is_divided() -> None:
@@ -314,7 +317,8 @@ async def test_openai_has_its_shapes_and_words() -> None:
             ({"input": "a", "model": "gpt"}, 404, "model_not_found", "model"),
             ({"input": [1, 2]}, 400, None, "input"),
             ({"input": [[1], [2]]}, 400, None, "input"),
-            ({"input": ""}, 400, None, "contents[0]"),
+            ({"input": ""}, 400, None, "input[0]"),
+            ({"input": []}, 400, None, "input"),
             ({}, 400, None, "input"),
             ({"input": "a", "dimensions": 5}, 400, None, "dimensions"),
             ({"input": "a", "dimensions": "2"}, 400, None, "dimensions"),
@@ -325,7 +329,7 @@ async def test_openai_has_its_shapes_and_words() -> None:
             response = await client.post("/v1/embeddings", json=body)
             error = response.json()["error"]
             assert (response.status_code, error["code"], error["param"]) == (status, code, param)
-            assert error["type"] == "invalid_request_error"
+            assert error["type"] == "invalid_request_error" and "contents" not in error["message"]
 
 
 class Entry:

@@ -346,6 +346,14 @@ async def test_a_field_of_a_query_that_would_be_dropped_is_refused(query: str, m
         assert response.json()["message"] == message
 
 
+async def test_a_form_with_a_document_is_refused() -> None:
+    """What is around its file was translated, too."""
+    async with asking() as (_, client):
+        response = await client.post("/v1/document?format=txt&target=pt", files={"file": ("a.txt", b"A cat.")})
+        assert (response.status_code, reason(response)) == (415, "UNSUPPORTED_MEDIA_TYPE")
+        assert response.json()["message"].endswith("; send the file alone, as curl --data-binary @FILE does")
+
+
 async def test_what_is_not_there_is_told() -> None:
     async with asking() as (_, client):
         response = await client.get("/nope")

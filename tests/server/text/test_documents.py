@@ -291,6 +291,33 @@ def test_a_model_cannot_write_markup() -> None:
     assert translated("md", b"One word.\n", lambda text: "*" if text == "One" else text) == b"\\* word.\n"
 
 
+FOOTNOTES = b"""\
+One[^1] and [two[^b]](z) and[^x-y] three[^2].
+
+[^1]: One note.
+[^b]: https://example.org
+[^2]: Another note
+    in two lines.
+"""
+
+
+def test_marks_of_footnotes_in_markdown_are_copied() -> None:
+    assert translated("md", FOOTNOTES) == FOOTNOTES
+    upper = translated("md", FOOTNOTES, str.upper).decode()
+    assert upper.startswith("ONE[^1] AND [TWO[^b]](z) AND[^x-y] THREE[^2].\n\n[^1]: ONE NOTE.\n[^b]: ")
+    assert texts(opened("md", FOOTNOTES))[1:] == ["One note.", "https://example.org", "Another note in two lines."]
+    assert "[^" not in "".join(texts(opened("md", FOOTNOTES)))
+
+
+@pytest.mark.parametrize(
+    ("name", "written"), [("md", b"See ![a dog](x.png) here.\n"), ("html", b'<p>See <img src="x"> here.</p>')]
+)
+def test_a_picture_keeps_the_spaces_around_it(name: str, written: bytes) -> None:
+    """The model is asked for words with a single space between them."""
+    assert texts(opened(name, written)) == ["See here."]
+    assert translated(name, written) == written
+
+
 def test_fields_links_and_notes_of_word_stay() -> None:
     """A page number is the program's, and what a link says is text."""
     run = '<w:r><w:fldChar w:fldCharType="{}"/></w:r>'
