@@ -53,7 +53,6 @@ class Settings(BaseSettings):
         cli_kebab_case=True,
         cli_avoid_json=True,
         cli_hide_none_type=True,
-        cli_show_env_vars=True,
     )
 
     config: Path | None = None
@@ -329,6 +328,7 @@ def load_settings(arguments: Sequence[str]) -> Settings:
     parser = Flags(str(Settings.model_config["cli_prog_name"]), description=Settings.__doc__, allow_abbrev=False)
     parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the server's version and exit")
     flags: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, root_parser=parser)
+    parser.describe(Settings.model_fields)
     try:
         return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=flags)
     except FlagError as error:

@@ -99,6 +99,23 @@ def test_help_documents_every_setting_and_its_variable(capsys: pytest.CaptureFix
         assert field.description.split("`")[0][:40] in text
 
 
+def test_help_calls_values_what_people_call_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not by their types in Python."""
+    with pytest.raises(SystemExit):
+        load_settings(["--help"])
+    usage, _, options = " ".join(capsys.readouterr().out.split()).partition(" options: ")
+    values = dict(re.findall(r"\[--([a-z-]+) ([^\]|]+(?:\|URL)?)\]", usage))
+    taking = {name for name, field in Settings.model_fields.items() if field.annotation is not bool}
+    assert {name.replace("-", "_") for name in values} == taking
+    words = {"FILE", "FOLDER", "FILE|URL", "URL", "NAME", "ADDRESS", "ORIGIN", "PORT", "SHARE", "RATE", "SECONDS", "MB"}
+    assert {told for told in values.values() if told[0] != "{"} == words | {"BYTES", "NUMBER", "N"}
+    assert (values["package"], values["port"], values["grace-period-s"]) == ("FOLDER", "PORT", "SECONDS")
+    assert (values["device"], values["workers"]) == ("{cpu,cuda,auto}", "N")
+    for told in ("(default: models/zoo/en-pt)", "(default: 0.9)", "(default: 30)", "(default: true)"):
+        assert told in options
+    assert "default: None" not in options and "default: ()" not in options
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
