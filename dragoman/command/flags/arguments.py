@@ -45,6 +45,8 @@ class Arguments(argparse.Namespace):
     source_language: str
     target_language: str
     n_best: int | None
+    by_n_best: Sequence[str] = ()
+    """Options that it sets."""
     num_beams: int | None
     num_return_sequences: int | None
     do_sample: bool | None
@@ -86,6 +88,12 @@ class Arguments(argparse.Namespace):
     def token(self) -> Token:
         """Who calls. A file is read for each call: somebody may renew it."""
         return os.environ.get("DRAGOMAN_TOKEN") if self.token_file is None else self.token_file.read_text
+
+    def as_given(self, refusal: str) -> str:
+        """A server's refusal, under the flag that was given and not the option that this sets."""
+        for option in self.by_n_best:
+            refusal = refusal.replace(f"decoding.{option} is ", "--n-best is ")
+        return refusal
 
     def translation_options(self) -> TranslationOptions:
         """The options of a translation; those left out are None."""
@@ -206,8 +214,10 @@ def _take_n_best(flags: Parser, args: Arguments) -> None:
     if args.num_return_sequences is not None:
         flags.error("--n-best: not allowed with --num-return-sequences, which it sets")
     args.num_return_sequences = args.n_best
+    args.by_n_best = ["num_return_sequences"]
     if args.num_beams is None and not args.do_sample:
         args.num_beams = args.n_best
+        args.by_n_best.append("num_beams")
 
 
 def _check_document(flags: Parser, args: Arguments) -> None:
