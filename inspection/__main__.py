@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dragoman.command.flags.parsing import Outspoken, answered
+
 PROG, DONE, WRONG = "python -m inspection", 0, 2
 
 
@@ -68,7 +70,7 @@ def _write(files: Sequence[tuple[Path, str]]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=PROG, description="Shows what a package does with a text, as an HTML page.")
+    parser = Outspoken(prog=PROG, description="Shows what a package does with a text, as an HTML page.")
     parser.add_argument("package", type=Path, metavar="PACKAGE", help="folder of a package")
     parser.add_argument("text", metavar="TEXT", help="to translate")
     parser.add_argument("--out", type=_page, default=Path("inspection.html"), help="the page (default: %(default)s)")
@@ -97,4 +99,4 @@ def _count(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main, PROG, failed=WRONG))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NoReturn, get_args
 
 from dragoman import __version__
-from dragoman.command.flags.parsing import suggest
+from dragoman.command.flags.parsing import Outspoken, suggest
 from export.sources import source_of
 from models.package.declared.precision import AttentionKind, OutputLayer, Precision
 
@@ -54,7 +54,7 @@ class Options(argparse.Namespace):
     quiet: bool
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(Outspoken):
     """Refuses a slip in one line."""
 
     def error(self, message: str) -> NoReturn:
