@@ -26,7 +26,7 @@ from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.wire.labels import ClassifyOptions
-from dragoman.wire.messages import Texts, TranslationOptions, deadline
+from dragoman.wire.messages import Texts, TranslationOptions, deadline, named
 from dragoman.wire.scoring import ScoreOptions
 
 Q = TypeVar("Q")
@@ -236,7 +236,9 @@ class AsyncClient:
 
     async def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """See `Client.model`."""
-        response = await self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
+        response = await self._ask(
+            lambda server: server.model.GetModel, GetModelRequest(name=named("name", name)), timeout_s
+        )
         return models.model(response.model)
 
     async def reload(self, name: str = "", *, timeout_s: float = RELOAD_TIMEOUT_S) -> Reloaded:
@@ -245,7 +247,7 @@ class AsyncClient:
         with rpc_errors():
             server = self._servers[0]
             response = await server.model.Reload(
-                ReloadRequest(name=name), timeout=deadline(timeout_s), metadata=server.metadata
+                ReloadRequest(name=named("name", name)), timeout=deadline(timeout_s), metadata=server.metadata
             )
         return models.reloaded(response)
 
@@ -254,7 +256,7 @@ class AsyncClient:
         self._calls.check_open()
         with rpc_errors():
             response = await self._servers[0].check_health(
-                HealthCheckRequest(service=service), timeout=deadline(timeout_s)
+                HealthCheckRequest(service=named("service", service)), timeout=deadline(timeout_s)
             )
         return messages.health(response)
 

@@ -32,7 +32,7 @@ from dragoman.wire import documents, encoding, labels, messages, models, scoring
 from dragoman.wire.documents import DocumentFormat, DocumentOptions
 from dragoman.wire.encoding import EncodingOptions, TranslateAndEncodeOptions
 from dragoman.wire.labels import ClassifyOptions
-from dragoman.wire.messages import Texts, TranslationOptions, deadline
+from dragoman.wire.messages import Texts, TranslationOptions, deadline, named
 from dragoman.wire.scoring import ScoreOptions
 
 DEFAULT_TIMEOUT_S = 30.0
@@ -269,7 +269,7 @@ class Client:
 
     def model(self, name: str = "", *, timeout_s: float = DEFAULT_TIMEOUT_S) -> Model:
         """One model; the default one if `name` is empty. Raises NotFound."""
-        response = self._ask(lambda server: server.model.GetModel, GetModelRequest(name=name), timeout_s)
+        response = self._ask(lambda server: server.model.GetModel, GetModelRequest(name=named("name", name)), timeout_s)
         return models.model(response.model)
 
     def reload(self, name: str = "", *, timeout_s: float = RELOAD_TIMEOUT_S) -> Reloaded:
@@ -282,7 +282,7 @@ class Client:
         with rpc_errors():
             server = self._servers[0]
             response = server.model.Reload(
-                ReloadRequest(name=name), timeout=deadline(timeout_s), metadata=server.metadata
+                ReloadRequest(name=named("name", name)), timeout=deadline(timeout_s), metadata=server.metadata
             )
         return models.reloaded(response)
 
@@ -293,7 +293,9 @@ class Client:
         """
         self._calls.check_open()
         with rpc_errors():
-            response = self._servers[0].check_health(HealthCheckRequest(service=service), timeout=deadline(timeout_s))
+            response = self._servers[0].check_health(
+                HealthCheckRequest(service=named("service", service)), timeout=deadline(timeout_s)
+            )
         return messages.health(response)
 
     def _ask(self, method: "Method[Q, R]", request: Q, timeout_s: float) -> R:

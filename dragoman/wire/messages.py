@@ -146,6 +146,14 @@ def check_whole(name: str, text: str) -> None:
         ) from error
 
 
+def named(what: str, name: object) -> str:
+    """A name that a message takes; `what` it is called. Raises TypeError or ValueError for what cannot be one."""
+    if not isinstance(name, str):
+        raise TypeError(f"{what} is {name!r}; it must be a str")
+    check_whole(what, name)
+    return name
+
+
 def most_contents(model: Model) -> int:
     """How many texts a request to the model may have."""
     return model.max_contents or MAX_CONTENTS

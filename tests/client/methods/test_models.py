@@ -1,5 +1,7 @@
 """Models and health by both clients."""
 
+from typing import Any
+
 import pytest
 
 import dragoman
@@ -34,6 +36,23 @@ def test_an_unknown_model_is_not_found(server: FakeServer, call: Call) -> None:
     with pytest.raises(NotFound, match="no model fr-de") as caught:
         call(server.target, "model", "fr-de")
     assert caught.value.reason == "MODEL_NOT_FOUND"
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "told"),
+    [
+        (3, TypeError, "{} is 3; it must be a str"),
+        (None, TypeError, "{} is None; it must be a str"),
+        (b"en-pt", TypeError, "{} is b'en-pt'; it must be a str"),
+        ("\ud800", ValueError, "{} has half a character at 0"),
+    ],
+)
+def test_what_cannot_be_a_name_is_refused_before_anybody_is_asked(
+    server: FakeServer, call: Call, name: Any, error: type[Exception], told: str
+) -> None:
+    for method, what in (("model", "name"), ("reload", "name"), ("health", "service")):
+        with pytest.raises(error, match=told.format(what)):
+            call(server.target, method, name)
 
 
 def test_health_of_the_server_and_of_a_service(server: FakeServer, call: Call) -> None:
