@@ -1,6 +1,6 @@
 """`python -m bench`: measures this project against other engines on this machine. See docs/benchmarks.md."""
 
-import argparse
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -23,6 +23,7 @@ from bench.packages.families import LARGE_VOCABULARY, NLLB_600M, T5_SMALL, Famil
 from bench.packages.shapes import BASE
 from bench.packages.shortlisted import make_shortlisted
 from bench.sentences import english, heldout
+from dragoman.command.flags.parsing import Outspoken, answered
 
 ROOT = Path(__file__).parent.parent
 ZOO = ROOT / "models" / "zoo" / "en-pt"
@@ -219,9 +220,9 @@ PARTS: dict[str, Callable[[Run], None]] = {
 QUICK = ("decoding", "floor", "concurrency", "latency", "start", "file")
 
 
-def main() -> None:
-    """Command line."""
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+def main() -> int:
+    """Command line. Returns the exit code."""
+    parser = Outspoken(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="less of everything, in some five minutes")
     parser.add_argument("--package", type=package_at, default=ZOO, help="our package in fp32")
@@ -275,7 +276,8 @@ def main() -> None:
     if arguments.plots is not None:
         report.plot(arguments.plots)
     print(report.markdown())
+    return 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(answered(main, "python -m bench"))

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from dragoman.command.flags.parsing import answered
 from export.command.arguments import Options, parse
 from export.command.imports import answer
 from export.command.termination import termination_interrupts
@@ -44,4 +45,4 @@ def _run(options: Options) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main, "python -m export", failed=2))

@@ -42,7 +42,7 @@ def export_encoder(
     quantizing_texts = read_quantizing_texts(options, texts)
     with progress.stage("load"):
         checkpoint = encoders.load(fetched.folder)
-        name = check_name(options.name or fetched.name)
+        name = check_name(fetched.name if options.name is None else options.name)
         languages = options.source_language or checkpoint.source_languages  # it may have none
         source_languages = check_languages("source", languages) if languages else ()
         target = options.out or target / name

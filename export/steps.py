@@ -63,7 +63,7 @@ def export(options: Options, fetched: Fetched, progress: Progress) -> tuple[Path
         shortlist = open_shortlist(checkpoint)
         text = read_text(options.shortlist) if options.shortlist is not None and shortlist is None else None
         lists = check_list_size(options, checkpoint)
-        name = check_name(options.name or checkpoint.name)
+        name = check_name(checkpoint.name if options.name is None else options.name)
         target = fetched.folder if options.in_place else options.out or PACKAGES / name
         if not options.in_place:
             check_target(target)

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dragoman.command.flags.parsing import Outspoken, answered
+
 PROG, DONE, WRONG = "python -m inspection", 0, 2
 
 
@@ -68,11 +70,11 @@ def _write(files: Sequence[tuple[Path, str]]) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=PROG, description="Shows what a package does with a text, as an HTML page.")
-    parser.add_argument("package", type=Path, metavar="PACKAGE", help="folder of a package")
+    parser = Outspoken(prog=PROG, description="Shows what a package does with a text, as an HTML page.")
+    parser.add_argument("package", type=_path, metavar="PACKAGE", help="folder of a package")
     parser.add_argument("text", metavar="TEXT", help="to translate")
     parser.add_argument("--out", type=_page, default=Path("inspection.html"), help="the page (default: %(default)s)")
-    parser.add_argument("--pictures", type=Path, metavar="FOLDER", help="the page's pictures too, as SVG files")
+    parser.add_argument("--pictures", type=_path, metavar="FOLDER", help="the page's pictures too, as SVG files")
     parser.add_argument("--beams", type=_count, default=4, help="of the search; 1: greedy (default: %(default)s)")
     parser.add_argument(
         "--alternatives", type=_count, default=8, help="next tokens shown at each step (default: %(default)s)"
@@ -84,10 +86,17 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _path(text: str) -> Path:
+    """An empty one would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; leave it out")
+    return Path(text)
+
+
 def _page(text: str) -> Path:
     if text == "-":
         raise argparse.ArgumentTypeError("- would be a file of this name; /dev/stdout is standard output")
-    return Path(text)
+    return _path(text)
 
 
 def _count(text: str) -> int:
@@ -97,4 +106,4 @@ def _count(text: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main, PROG, failed=WRONG))

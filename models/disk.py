@@ -3,7 +3,7 @@
 import fcntl
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 
@@ -28,3 +28,12 @@ def hold(folder: Path, wait: bool) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+@contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Waits until no other process has its turn with the folder. Where there are no locks, nobody waits."""
+    with ExitStack() as held:
+        with suppress(OSError):
+            held.enter_context(hold(folder, wait=True))
+        yield

@@ -124,7 +124,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
     registry = CollectorRegistry()
     process = open_process_metrics(registry)
     calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
-    warn_of_memory(settings)
+    warn_of_memory(settings.memory_mb)
     bounds = Bounds.within(settings, host_limit(settings))
     traffic = Traffic.of(settings, bounds)
     callers = CallerMetrics(registry)

@@ -7,11 +7,11 @@ Unknown keys fail. docs/configuration.md lists all settings.
 import os
 import re
 import tomllib
-from argparse import Action, ArgumentParser
+from argparse import ArgumentParser
 from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
@@ -26,7 +26,8 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from server.forms import WANTED, Address, CallerKey, Collector, HostName, Origin
+from server.settings.flags import FlagError, Flags, ShowVersion, suggest
+from server.settings.forms import WANTED, Address, CallerKey, Collector, HostName, Origin
 
 PREFIX = "DRAGOMAN_"
 OTHERS_VARIABLES = {"DRAGOMAN_CPUS", "DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
@@ -52,7 +53,6 @@ class Settings(BaseSettings):
         cli_kebab_case=True,
         cli_avoid_json=True,
         cli_hide_none_type=True,
-        cli_show_env_vars=True,
     )
 
     config: Path | None = None
@@ -205,9 +205,12 @@ class Settings(BaseSettings):
     @field_validator("*", mode="before")
     @classmethod
     def _not_empty(cls, value: object) -> object:
-        """An empty path would be the current folder."""
-        if "" in (value if isinstance(value, list | tuple) else [value]):
+        """An empty path would be the current folder, and the system takes none with a NUL."""
+        values = value if isinstance(value, list | tuple) else [value]
+        if "" in values:
             raise PydanticCustomError("empty", "a value is empty; leave it out")
+        if any("\0" in str(one) for one in values):
+            raise PydanticCustomError("nul", "a value has a NUL, which nothing is named by; leave that out")
         return value
 
     @field_validator("*", mode="before")
@@ -257,6 +260,12 @@ class Settings(BaseSettings):
                 raise ValueError(f"{name} and {other} are both {port}: each needs a port of its own")
         if self.open and not self.http:
             raise ValueError("open needs http: the playground is on the HTTP port")
+        if (told := [name for name in ("http_hosts", "http_cors") if getattr(self, name)]) and not self.http:
+            raise ValueError(f"{told[0]} needs http: it says who may ask the HTTP port, and there is none")
+        for name in ("device_id", "device_memory_fraction"):
+            value = getattr(self, name)
+            if self.device == "cpu" and value != type(self).model_fields[name].default:
+                raise ValueError(f"{name} is {value} and device cpu: it is of CUDA devices; leave it out, or say cuda")
         if self.max_contents > self.max_waiting:
             raise ValueError(
                 f"max_contents is {self.max_contents} and max_waiting {self.max_waiting}: "
@@ -275,6 +284,8 @@ class Settings(BaseSettings):
             raise ValueError("log_text needs log_requests: the texts would go into the line of their call")
         if self.log_labels and not self.log_requests and self.otlp_endpoint is None:
             raise ValueError("log_labels needs log_requests or otlp_endpoint: there is nothing to add the labels to")
+        if self.trace_sample_ratio != 1 and self.otlp_endpoint is None:
+            raise ValueError("trace_sample_ratio needs otlp_endpoint: there is nobody to send traces to")
         if self.log_requests and self.log_level not in ("debug", "info"):
             raise ValueError(f"log_requests writes lines of level info, and log_level is {self.log_level}: lower it")
         return self
@@ -307,7 +318,7 @@ class _File(InitSettingsSource):
             raise ConfigError(f"{file}: config: a configuration file cannot name another one")
         for name in values:
             if name not in Settings.model_fields:
-                raise ConfigError(f"{file}: {name} is no setting{_suggest(name.lower(), Settings.model_fields)}")
+                raise ConfigError(f"{file}: {name} is no setting{suggest(name.lower(), Settings.model_fields)}")
         return values
 
 
@@ -317,47 +328,16 @@ def load_settings(arguments: Sequence[str]) -> Settings:
     Exits the process for `--help` and `--version`.
     """
     _refuse_unknown(os.environ)
-    parser = _Flags(str(Settings.model_config["cli_prog_name"]), description=Settings.__doc__, allow_abbrev=False)
-    parser.add_argument("--version", action=_ShowVersion, nargs=0, help="show the server's version and exit")
+    parser = Flags(str(Settings.model_config["cli_prog_name"]), description=Settings.__doc__, allow_abbrev=False)
+    parser.add_argument("--version", action=ShowVersion, nargs=0, help="show the server's version and exit")
     flags: CliSettingsSource[ArgumentParser] = CliSettingsSource(Settings, root_parser=parser)
+    parser.describe(Settings.model_fields)
     try:
         return CliApp.run(Settings, cli_args=list(arguments), cli_settings_source=flags)
+    except FlagError as error:
+        raise ConfigError(str(error)) from error
     except ValidationError as error:
         raise ConfigError(explained(error, arguments)) from error
-
-
-class _Flags(ArgumentParser):
-    """Says what is wrong on one line; the usage of all flags would be twenty-five."""
-
-    def error(self, message: str) -> NoReturn:
-        known, unknown, arguments = message.partition("unrecognized arguments: ")
-        if not unknown:
-            known = re.sub(r"ignored explicit argument (.*)", r"takes no value, and has \1", known)
-            raise ConfigError(known.removeprefix("argument "))
-        flag = arguments.split(" ")[0].partition("=")[0]
-        way_out = _suggest(flag, self._option_string_actions)
-        if not flag.startswith("-"):
-            way_out = "; packages are named before all flags, and those of yes or no, such as --no-http, take no value"
-        raise ConfigError(f"{flag} is no flag{way_out}")
-
-    def _print_message(self, message: str, file: Any = None) -> None:
-        """Where standard output takes no help, that is an error, which argparse passes over."""
-        try:
-            print(message, end="", file=file, flush=True)
-        except BrokenPipeError:  # nobody reads on
-            pass
-        except OSError as error:
-            raise ConfigError(f"standard output: {error.strerror}") from error
-
-
-class _ShowVersion(Action):
-    """Tells the version of the checkout, which nobody may have installed, and exits."""
-
-    def __call__(self, parser: ArgumentParser, *_: object) -> None:
-        from dragoman import __version__  # not before: it takes longer than all of this file
-
-        parser._print_message(f"Dragoman {__version__}\n")
-        parser.exit()
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -371,13 +351,7 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
     known = OTHERS_VARIABLES | {PREFIX + name.upper() for name in Settings.model_fields}
     for name in environment:
         if name.upper().startswith(PREFIX) and name.upper() not in known:
-            raise ConfigError(f"environment variable {name} is no setting{_suggest(name.upper(), known)}")
-
-
-def _suggest(name: str, known: Iterable[str]) -> str:
-    from dragoman.command.flags.parsing import suggest  # not before: most starts have no slip
-
-    return suggest(name, known)
+            raise ConfigError(f"environment variable {name} is no setting{suggest(name.upper(), known)}")
 
 
 def explained(error: ValidationError, flags: Sequence[str] = ()) -> str:
@@ -389,7 +363,7 @@ def _explain(error: ValidationError, flags: Container[str]) -> Iterable[str]:
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
-            yield f"{name} is no setting{_suggest(name, Settings.model_fields)}"
+            yield f"{name} is no setting{suggest(name, Settings.model_fields)}"
         elif name:
             flag = f"--{name.partition('.')[0].replace('_', '-')}"
             given = flag if flag in flags else name

@@ -52,13 +52,13 @@ def host_limit(settings: Settings) -> int | None:
     return memory_limit() if settings.memory_mb is None else settings.memory_mb * MEGABYTE
 
 
-def warn_of_memory(settings: Settings) -> None:
-    """Says so where the settings count on memory that the system does not let the process have."""
+def warn_of_memory(memory_mb: int | None) -> None:
+    """Says so where it is told to count on memory that the system does not let the process have."""
     limit = memory_limit()
-    if settings.memory_mb is not None and limit is not None and settings.memory_mb * MEGABYTE > limit:
+    if memory_mb is not None and limit is not None and memory_mb * MEGABYTE > limit:
         log.warning(
             "memory_mb is %d, and the machine or container has %d MB: a server that comes to need more is killed",
-            settings.memory_mb,
+            memory_mb,
             megabytes(limit),
         )
 

@@ -1,17 +1,17 @@
 """Trains a model: python -m training CONFIG. Run it again to go on after an interruption."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from dragoman import __version__
+from dragoman.command.flags.parsing import Outspoken, answered
 from export.command.imports import answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser("python -m training", description=__doc__, allow_abbrev=False)
+    parser = Outspoken("python -m training", description=__doc__, allow_abbrev=False)
     parser.add_argument("config", type=Path, help="TOML file that describes the experiment; see docs/training.md")
     parser.add_argument("--version", action="version", version=f"Dragoman {__version__}")
     options = parser.parse_args(arguments)
@@ -25,4 +25,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main, "python -m training", failed=2))

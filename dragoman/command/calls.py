@@ -211,7 +211,7 @@ async def _answer_lines(args: Arguments, answer: Callable[[str], Awaitable[Answe
 
 def _report(refused: Refused, args: Arguments) -> str | None:
     """Tells of a refused line. Gives the line to write in its place, or None if the run ends here."""
-    explanation = output.explained(refused.error, args.targets, args.timeout)
+    explanation = args.as_given(output.explained(refused.error, args.targets, args.timeout))
     complain(f"{args.unit} {refused.number}: {explanation}" if refused.of_the_line else explanation)
     if refused.ends_run or not args.keep_going:
         return None

@@ -29,7 +29,7 @@ async def translate_document(args: Arguments) -> int:
         complain(f"{error.filename or args.output}: {error.strerror}")
         return FAILED
     except DragomanError as error:
-        complain(output.explained(error, args.targets, args.timeout))
+        complain(args.as_given(output.explained(error, args.targets, args.timeout)))
         return FAILED
     told = {"output": str(args.output), "texts": found.texts, "source_tokens": found.source_tokens}
     print(output.to_json({**told, "model": found.model}) if args.json else f"{args.output}: {found.texts} texts")

@@ -5,36 +5,19 @@ Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usag
 """
 
 import asyncio
-import io
 import os
 import sys
 from collections.abc import Sequence
 
 import dragoman
 from dragoman.command import commands
-from dragoman.command.flags.parsing import WRONG_USAGE, suggest
-
-DONE, FAILED, INTERRUPTED, PIPE_CLOSED = 0, 1, 130, 141
+from dragoman.command.flags.parsing import DONE, FAILED, WRONG_USAGE, answered, suggest
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs the command line and returns its exit code. Wrong usage of a command raises SystemExit(2)."""
-    _have_streams()
     command, *rest = (sys.argv[1:] if argv is None else list(argv)) or [""]
-    try:
-        try:
-            return _run(command, rest)
-        finally:  # also where a parser exits
-            sys.stdout.flush()  # what cannot be written fails here, and not when the interpreter ends
-    except KeyboardInterrupt:
-        code = INTERRUPTED
-    except BrokenPipeError:
-        code = PIPE_CLOSED
-    except OSError as error:
-        print(f"dragoman: {error.filename or 'input or output'}: {error.strerror or error}", file=sys.stderr)
-        code = FAILED
-    _drop_output()
-    return code
+    return answered(lambda: _run(command, rest), "dragoman")
 
 
 def _run(command: str, rest: Sequence[str]) -> int:
@@ -96,20 +79,3 @@ def _help() -> str:
             "  --version   show the version",
         ]
     )
-
-
-def _have_streams() -> None:
-    """Output goes nowhere that was closed at the start, where Python has no stream; elsewhere it is UTF-8."""
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  # to the end of the process
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # names of files may have what is not UTF-8
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
-
-
-def _drop_output() -> None:
-    """Where standard output takes no more, lets the interpreter's last flush go nowhere instead of failing."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, NoReturn, get_args
 
 from dragoman import __version__
-from dragoman.command.flags.parsing import suggest
+from dragoman.command.flags.parsing import Outspoken, suggest
 from export.sources import source_of
 from models.package.declared.precision import AttentionKind, OutputLayer, Precision
 
@@ -54,7 +54,7 @@ class Options(argparse.Namespace):
     quiet: bool
 
 
-class Parser(argparse.ArgumentParser):
+class Parser(Outspoken):
     """Refuses a slip in one line."""
 
     def error(self, message: str) -> NoReturn:
@@ -113,12 +113,19 @@ def build(program: str) -> Parser:
     return parser
 
 
+def _path(text: str) -> Path:
+    """An empty one would be the current folder."""
+    if not text:
+        raise argparse.ArgumentTypeError("is empty; leave it out")
+    return Path(text)
+
+
 def _add_package(parser: Parser) -> None:
     group = parser.add_argument_group("the package")
     place = group.add_mutually_exclusive_group()
     place.add_argument(
         "--out",
-        type=Path,
+        type=_path,
         metavar="FOLDER",
         help="folder of the package; a package there is replaced (default: artifacts/ and the model's name)",
     )
@@ -130,7 +137,7 @@ def _add_package(parser: Parser) -> None:
     group.add_argument(
         "--name", help="what requests call the model (default: the checkpoint's, like opus-mt-en-de or firefox-en-pt)"
     )
-    group.add_argument("--sign", type=Path, metavar="KEY", help="sign the package with this Ed25519 private key (PEM)")
+    group.add_argument("--sign", type=_path, metavar="KEY", help="sign the package with this Ed25519 private key (PEM)")
 
 
 def _add_texts(parser: Parser) -> None:
@@ -165,7 +172,7 @@ def _add_shortlist(parser: Parser) -> None:
     )
     which.add_argument(
         "--shortlist",
-        type=Path,
+        type=_path,
         action="append",
         metavar="FILE",
         help="a lexical shortlist for this vocabulary, in Marian's binary format; or make one of this text: lines of "
@@ -210,13 +217,13 @@ def _add_quantization(parser: Parser) -> None:
     group = parser.add_argument_group("with --precision int8")
     group.add_argument(
         "--calibration",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="sentences of the source language to calibrate on, one per line (default: English ones)",
     )
     group.add_argument(
         "--references",
-        type=Path,
+        type=_path,
         metavar="FILE",
         help="translations of the sentences that are compared, one per line: the certificate has BLEU and chrF by "
         "them, which take sacrebleu",
@@ -246,5 +253,5 @@ def _add_verification(parser: Parser) -> None:
         "--verify-samples", type=int, default=32, metavar="N", help="sentences to compare token by token (default: 32)"
     )
     group.add_argument(
-        "--samples", type=Path, default=SAMPLES, metavar="FILE", help="sentences, one per line (default: English ones)"
+        "--samples", type=_path, default=SAMPLES, metavar="FILE", help="sentences, one per line (default: English ones)"
     )

@@ -3,11 +3,11 @@
 Nothing else fetches anything: a server opens only what is there.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dragoman.command.flags.parsing import Outspoken
 from export.__main__ import main as export
 from export.command.show import licence
 from export.sources import source_of
@@ -18,7 +18,7 @@ from models.package.home import home, place_of
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns what export does: 0, 1, 2 or 130. Exits the process for `--help` and wrong usage."""
-    parser = argparse.ArgumentParser(
+    parser = Outspoken(
         "dragoman pull",
         description="Fetches a checkpoint, exports and verifies it, and keeps the package in $DRAGOMAN_HOME.",
         epilog="Options of `dragoman export` may follow, but for --out and --in-place.",

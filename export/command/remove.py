@@ -1,16 +1,16 @@
 """Removes a package that `dragoman pull` keeps: `dragoman rm NAME`. It needs no torch."""
 
-import argparse
 import shutil
 import sys
 from collections.abc import Sequence
 
+from dragoman.command.flags.parsing import Outspoken
 from models.package.home import home, local
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, or 2 where nothing is kept under the name, or it cannot be removed."""
-    parser = argparse.ArgumentParser("dragoman rm", description="Removes a package from $DRAGOMAN_HOME.")
+    parser = Outspoken("dragoman rm", description="Removes a package from $DRAGOMAN_HOME.")
     parser.add_argument("name", help="as `dragoman show` lists it")
     name: str = parser.parse_args(arguments).name
     kept = {folder.name: folder for folder in local()}

@@ -1,11 +1,11 @@
 """Says what a package is: `dragoman show PACKAGE`; without one, which there are. It needs no torch."""
 
-import argparse
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from pathlib import Path
 
+from dragoman.command.flags.parsing import Outspoken
 from models.decoding import Decoding
 from models.package.checked import PackageError
 from models.package.folder import Package
@@ -18,7 +18,7 @@ LONGEST_LINE = 80
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, or 2 where there is no such package, or one that is not whole."""
-    parser = argparse.ArgumentParser("dragoman show", description="Says what a package is, and checks its files.")
+    parser = Outspoken("dragoman show", description="Says what a package is, and checks its files.")
     parser.add_argument("package", nargs="?", help="its folder, or its name in $DRAGOMAN_HOME; none: list those")
     name: str | None = parser.parse_args(arguments).package
     try:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from models.disk import hold, sync
+from models.disk import hold, sync, turn
 from models.encoding.classifier import Classifier
 from models.encoding.dense import Dense, DenseError, DenseSpec
 from models.package import format1
@@ -166,8 +166,7 @@ def draft(target: Path) -> Iterator[Path]:
     with ExitStack() as held:  # until it is gone
         try:  # before the first folder is made: Ctrl-C may come at any point
             workspace.mkdir(parents=True)
-            with suppress(OSError):  # without locks nobody takes it for one that was left
-                held.enter_context(hold(workspace, wait=True))
+            held.enter_context(turn(workspace))  # without locks nobody takes it for one that was left
             folder = workspace / DRAFT
             folder.mkdir()
             yield folder
@@ -200,21 +199,25 @@ def file_entries(folder: Path) -> dict[str, FileEntry]:
 
 
 def publish(folder: Path, manifest: Manifest, target: Path, seal: Seal | None = None) -> None:
-    """Makes a finished draft the package at `target`, or where a link there leads. The former one stands until then."""
+    """Makes a finished draft the package at `target`, or where a link there leads. The former one stands until then.
+
+    Of several processes that do so the last one's stands.
+    """
     target = _behind(target)
     _finish(folder, manifest, seal)
     for path in [*folder.iterdir(), folder]:
         sync(path)
     replaced = folder.parent / REPLACED
-    try:
-        if target.exists():
-            target.rename(replaced)
-        folder.rename(target)
-    except BaseException:  # Ctrl-C too must not leave the target empty
-        if replaced.exists() and not target.exists():
-            replaced.rename(target)
-        raise
-    sync(target.parent)
+    with turn(target.parent):
+        try:
+            if target.exists():
+                target.rename(replaced)
+            folder.rename(target)
+        except BaseException:  # Ctrl-C too must not leave the target empty
+            if replaced.exists() and not target.exists():
+                replaced.rename(target)
+            raise
+        sync(target.parent)
 
 
 def _behind(target: Path) -> Path:
@@ -225,13 +228,14 @@ def _behind(target: Path) -> Path:
 def publish_beside(folder: Path, manifest: Manifest, checkpoint: Path, seal: Seal | None = None) -> None:
     """Moves what is new of a finished draft into the folder of the checkpoint it was made of, the manifest last."""
     _finish(folder, manifest, seal)
-    (checkpoint / SIGNATURE).unlink(missing_ok=True)
-    for name in [*manifest.files, MANIFEST, *([] if seal is None else [SIGNATURE])]:
-        file, place = folder / name, checkpoint / name
-        if not place.exists() or sha256(place) != sha256(file):
-            sync(file)
-            file.replace(place)
-    sync(checkpoint)
+    with turn(checkpoint):  # files of two exports would be no package
+        (checkpoint / SIGNATURE).unlink(missing_ok=True)
+        for name in [*manifest.files, MANIFEST, *([] if seal is None else [SIGNATURE])]:
+            file, place = folder / name, checkpoint / name
+            if not place.exists() or sha256(place) != sha256(file):
+                sync(file)
+                file.replace(place)
+        sync(checkpoint)
 
 
 def _finish(folder: Path, manifest: Manifest, seal: Seal | None) -> None:

@@ -48,6 +48,8 @@ class Callers:
         identities = {name: Identity(name, one.scopes, one.quota) for name, one in listed.callers.items()}
         self.names = tuple(identities)
         """In the order of the file."""
+        self.by_certificate_only = tuple(name for name, one in listed.callers.items() if not one.tokens)
+        """Those who have no token."""
         self._by_token = TokenTable(
             (token, identities[name]) for name, one in listed.callers.items() for token in one.tokens
         )

@@ -9,6 +9,7 @@ import time
 import urllib.request
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -33,6 +34,7 @@ LEEWAY_S = 10
 PREFIX = "jwt:"
 """Of the names of callers with such a token: an issuer names nobody of the server's own list."""
 SUBJECT = re.compile(r"[!-~]{1,256}")
+VISIBLE = re.compile(r"[!-~]+")
 MAX_BYTES, MAX_KEYS, TIMEOUT_S = 1024 * 1024, 256, 5.0
 """Of a set of keys, and of the connection that it comes by."""
 ASK_AGAIN_S = 10.0
@@ -74,8 +76,8 @@ class IssuerKeys:
             if len(data) > MAX_BYTES:
                 raise ConfigError(f"jwt_keys {self._place} has more than {MAX_BYTES} bytes, the most that are read")
             self._keys = _usable(json.loads(data))
-        except (OSError, ValueError, RecursionError, jwt.PyJWTError) as error:
-            why = getattr(error, "strerror", None) or str(error)
+        except (OSError, HTTPException, ValueError, RecursionError, jwt.PyJWTError) as error:
+            why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise ConfigError(f"jwt_keys {self._place} cannot be used: {why}") from error
 
     async def find(self, key_id: str) -> jwt.PyJWK | None:
@@ -170,9 +172,15 @@ def _usable(keys: Any) -> Mapping[str, jwt.PyJWK]:
 
 def _check_url(url: str) -> None:
     """Raises ConfigError. Who could change what comes by it could let anybody in."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        raise ConfigError(f"jwt_keys {url} is no URL: {error}") from error
     if parts.scheme != "https" and not (parts.scheme == "http" and is_loopback(parts.hostname or "")):
         raise ConfigError(f"jwt_keys {url} is neither a file nor an https:// URL")
+    if not parts.hostname or port == 0 or "@" in parts.netloc or not VISIBLE.fullmatch(url):
+        raise ConfigError(f"jwt_keys {url} cannot be asked: expected https://HOST:PORT/PATH in ASCII, without a user")
 
 
 def _read(file: Path) -> bytes:

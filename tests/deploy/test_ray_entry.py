@@ -27,7 +27,7 @@ from deploy.ray.entry import forwarding, routes, server
 from deploy.ray.entry.forwarding import ATTEMPTS, Forwarding, Route
 from deploy.ray.entry.routes import Deployed, Routes
 from deploy.ray.relayed import Asked
-from deploy.ray.replica import models
+from deploy.ray.replica import models, replica
 from deploy.ray.replica.models import Models
 from deploy.ray.replica.replica import Replica
 from dragoman import AsyncClient, Internal, InvalidArgument, TextDelta, TranslatedDocument, Unavailable
@@ -224,7 +224,7 @@ async def test_an_entry_tells_the_package_that_was_deployed_once_a_replica_has_i
 
 @pytest.mark.parametrize(("taken", "flag"), [("port", "--port"), ("metrics_port", "--metrics-port")])
 async def test_a_port_that_is_in_use_is_told_with_its_node_and_the_log_is_as_asked(
-    taken: str, flag: str, monkeypatch: pytest.MonkeyPatch
+    taken: str, flag: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "10.0.0.3")
     monkeypatch.delattr(server.EntryServer, "__del__")  # which Ray Serve awaits
@@ -232,12 +232,13 @@ async def test_a_port_that_is_in_use_is_told_with_its_node_and_the_log_is_as_ask
     monkeypatch.setattr("server.telemetry.logs.configure", configured.append)
     with socket.create_server(("127.0.0.1", 0)) as used:
         ports: dict[str, int] = {"port": free_port(), "metrics_port": 0, taken: used.getsockname()[1]}
-        entry = Entry.model_validate({**ports, "settings": {"log_level": "error"}})
+        entry = Entry.model_validate({**ports, "settings": {"log_level": "error", "memory_mb": 10**9}})
         made: Any = server.EntryServer.__new__(server.EntryServer)
         told = f"on node 10.0.0.3: cannot listen on 127.0.0.1:{ports[taken]}: Address already in use.*{flag}.*`entry`"
         with pytest.raises(ConfigError, match=told):
             await made.__init__(entry, [], [], [])
     assert [one.log_level for one in configured] == ["error"]
+    assert f"memory_mb is {10**9}, and the machine or container has " in caplog.text
 
 
 @pytest.mark.parametrize("canary_health", [True, False])
@@ -264,3 +265,22 @@ async def test_a_replica_whose_known_answers_are_others_is_unhealthy_where_asked
             await replica.check_health()
     finally:
         await loaded.close()
+
+
+@pytest.mark.parametrize(("loaded", "settings"), [(None, {}), (2, {}), (None, {"memory_mb": 10**9})])
+async def test_a_replica_that_counts_on_more_memory_than_there_is_says_so(
+    loaded: int | None,
+    settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of packages that take turns it is all that are loaded at a time which need it."""
+    monkeypatch.setattr("server.telemetry.logs.configure", lambda settings: None)
+    monkeypatch.setattr(replica, "packages_of", lambda *_: [])
+    kind = replica.shelf(1)  # which loads nothing yet
+    monkeypatch.delattr(Replica, "__del__")  # which Ray Serve awaits
+    memory = None if settings else 10**9
+    group = Group(name="en-pt", packages=(ZOO,), loaded=loaded, memory_mb=memory, settings=settings)
+    made: Any = kind.__new__(kind)
+    await made.__init__(group, [])
+    assert f"memory_mb is {10**9}, and the machine or container has " in caplog.text

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from dragoman import AsyncClient, Client, FinishReason, InvalidArgument, TextDelta, Translation
+from dragoman.command.main import main
 from models.decoding import Decoding
 from models.tokenizers.tokenizer import Tokenizer
 from tests.end_to_end.questions import TEXTS
@@ -139,6 +140,22 @@ def test_words_that_cannot_be_are_refused(client: Client, options: Any, said: st
     assert [violation.field.partition("[")[0] for violation in error.value.violations] == [
         f"decoding.{said.split()[0].partition('[')[0].rstrip(':')}"
     ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ("--n-best 17", "--n-best is 17; it must be from 1 to 16"),
+        ("--n-best 3 --num-beams 2", "--n-best is 3; it must be from 1 to 2, which is num_beams"),
+        ("--n-best 2 --num-beams 17", "decoding.num_beams is 17; it must be from 1 to 16"),
+        ("--num-beams 17", "decoding.num_beams is 17; it must be from 1 to 16"),
+    ],
+)
+def test_what_is_refused_is_told_under_the_flag_that_said_it(
+    server: ServerProcess, capsys: pytest.CaptureFixture[str], flags: str, said: str
+) -> None:
+    assert main(["translate", "--target", server.target, *flags.split(), TEXTS[0]]) == 1
+    assert capsys.readouterr().err == f"dragoman: {said} (OPTION_OUT_OF_RANGE)\n"
 
 
 def test_tokens_come_back_with_their_texts_and_log_probabilities(client: Client, tokenizer: Tokenizer) -> None:

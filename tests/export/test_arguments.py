@@ -56,6 +56,8 @@ SLIPS = {
     "in place of what is fetched": (["hf:a/b", "--in-place"], "--in-place makes a folder of yours a package"),
     "the size of no list": (["x", "--shortlist-first", "9"], "--shortlist-first belongs to --shortlist, of whose text"),
     "the length of no list": (["x", "--shortlist-best", "9"], "--shortlist-best belongs to --shortlist, of whose text"),
+    "a place that is empty": (["x", "--out", ""], "argument --out: is empty; leave it out"),
+    "samples of no name": (["x", "--samples="], "argument --samples: is empty; leave it out"),
     "no checkpoint": ([], "the following arguments are required: checkpoint"),
 }
 
@@ -110,3 +112,9 @@ def test_a_pipe_in_a_checkpoint_is_not_waited_for(tmp_path: Path, capsys: Captur
     assert main([str(tmp_path)]) == 2
     told = f"error: {tmp_path / 'config.json'} is neither a file nor a folder; take it out of the checkpoint"
     assert told in " ".join(capsys.readouterr().err.split())
+
+
+def test_an_empty_name_is_not_the_checkpoints_own(tiny_checkpoint: Path, tmp_path: Path, capsys: Capture) -> None:
+    assert main([str(tiny_checkpoint), "--out", str(tmp_path / "package"), "--name", ""]) == 2
+    assert "'' cannot be the model's name; give one of letters" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []

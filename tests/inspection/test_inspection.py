@@ -284,3 +284,15 @@ def test_standard_output_is_no_file_of_the_name(capsys: pytest.CaptureFixture[st
     with pytest.raises(SystemExit):
         main(["package", "text", "--out", "-"])
     assert "argument --out: - would be a file of this name; /dev/stdout is standard" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [(["", TEXT], "PACKAGE"), (["x", TEXT, "--out", ""], "--out"), (["x", TEXT, "--pictures="], "--pictures")],
+)
+def test_an_empty_path_is_not_the_current_folder(
+    arguments: list[str], what: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments)
+    assert f"argument {what}: is empty; leave it out" in capsys.readouterr().err

@@ -61,6 +61,14 @@ def test_what_is_empty_is_not_the_current_folder(name: str, monkeypatch: pytest.
         load_settings([])
 
 
+@pytest.mark.parametrize("line", ["package = 'a0b'", "package = ['a', 'a0b']", "tls_certificate = 'a0b'"])
+def test_nothing_is_named_by_a_nul(line: str, tmp_path: Path) -> None:
+    """Which only a file can have: flags and variables end at one."""
+    text = line.replace("'", '"').replace("0", "\\u0000")
+    with pytest.raises(ConfigError, match=r"^(package|tls_certificate) is .*: a value has a NUL"):
+        load_settings(["--config", write(tmp_path, text)])
+
+
 @pytest.mark.parametrize("line", ["max_rows = true", "shadow_share = true", "port = false", "host = true"])
 def test_truth_is_no_number(line: str, tmp_path: Path) -> None:
     name, _, value = line.partition(" = ")
@@ -97,6 +105,23 @@ def test_help_documents_every_setting_and_its_variable(capsys: pytest.CaptureFix
         assert f"[env: DRAGOMAN_{name.upper()}]" in text
         assert field.description
         assert field.description.split("`")[0][:40] in text
+
+
+def test_help_calls_values_what_people_call_them(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not by their types in Python."""
+    with pytest.raises(SystemExit):
+        load_settings(["--help"])
+    usage, _, options = " ".join(capsys.readouterr().out.split()).partition(" options: ")
+    values = dict(re.findall(r"\[--([a-z-]+) ([^\]|]+(?:\|URL)?)\]", usage))
+    taking = {name for name, field in Settings.model_fields.items() if field.annotation is not bool}
+    assert {name.replace("-", "_") for name in values} == taking
+    words = {"FILE", "FOLDER", "FILE|URL", "URL", "NAME", "ADDRESS", "ORIGIN", "PORT", "SHARE", "RATE", "SECONDS", "MB"}
+    assert {told for told in values.values() if told[0] != "{"} == words | {"BYTES", "NUMBER", "N"}
+    assert (values["package"], values["port"], values["grace-period-s"]) == ("FOLDER", "PORT", "SECONDS")
+    assert (values["device"], values["workers"]) == ("{cpu,cuda,auto}", "N")
+    for told in ("(default: models/zoo/en-pt)", "(default: 0.9)", "(default: 30)", "(default: true)"):
+        assert told in options
+    assert "default: None" not in options and "default: ()" not in options
 
 
 @pytest.mark.parametrize(
@@ -202,6 +227,11 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         (["--max-waiting", "100"], "for ever; lower max_contents or raise max_waiting"),
         (["--tls-certificate", "a.pem"], "tls_certificate and tls_key need each other"),
         (["--open", "--no-http"], "open needs http: the playground is on the HTTP port"),
+        (["--http-hosts", "a.example", "--no-http"], "http_hosts needs http: it says who may ask the HTTP port, and"),
+        (["--http-cors", "*", "--no-http"], "http_cors needs http: it says who may ask the HTTP port, and there is"),
+        (["--device-id", "1"], "device_id is 1 and device cpu: it is of CUDA devices; leave it out, or say"),
+        (["--device-memory-fraction", "0.5"], r"device_memory_fraction is 0\.5 and device cpu: it is of CUDA devices"),
+        (["--trace-sample-ratio", "0.1"], "trace_sample_ratio needs otlp_endpoint: there is nobody to send traces to"),
         (["--tls-client-ca", "a.pem"], "tls_client_ca needs tls_certificate"),
         (["--http-port", "81", "--metrics-port", "81"], "metrics_port and http_port are both 81: each needs a port of"),
         (["--port", "81", "--metrics-port", "81"], "port and metrics_port are both 81: each needs a port of its own"),

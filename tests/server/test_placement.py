@@ -4,7 +4,6 @@ import pytest
 
 from engine.devices.memory import memory_limit
 from engine.loading.budget import megabytes
-from server.config import Settings
 from server.placement import warn_of_memory
 
 
@@ -13,8 +12,8 @@ def test_more_memory_than_there_is_is_warned_of(caplog: pytest.LogCaptureFixture
     assert limit is not None
     there = megabytes(limit)
     for asked in (None, 1, there):
-        warn_of_memory(Settings(memory_mb=asked))
+        warn_of_memory(asked)
     assert not caplog.messages
-    warn_of_memory(Settings(memory_mb=there + 1))
+    warn_of_memory(there + 1)
     [told] = caplog.messages
     assert told.startswith(f"memory_mb is {there + 1}, and the machine or container has {there} MB: ")

@@ -273,6 +273,34 @@ def test_two_processes_go_on_as_if_nothing_had_been(tmp_path: Path) -> None:
     assert same(weights(whole, 2 * STEP), weights(halves, 2 * STEP))
 
 
+TWO = {"WORLD_SIZE": "2", "RANK": "0", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+"""As torchrun sets them for the first of two."""
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({"WORLD_SIZE": "2"}, "WORLD_SIZE is 2, and RANK is not set: start with torchrun, which sets both, or unset"),
+        ({"WORLD_SIZE": "2", "RANK": "0"}, "WORLD_SIZE is 2, and MASTER_ADDR is not set: start with torchrun"),
+        ({"WORLD_SIZE": "two"}, "WORLD_SIZE is 'two', not a number as torchrun sets it; unset it"),
+        ({"WORLD_SIZE": "0"}, "WORLD_SIZE is 0; it is at least 1"),
+        ({"LOCAL_RANK": "-1"}, "LOCAL_RANK is -1; it is at least 0"),
+        (TWO | {"RANK": "2"}, "RANK is 2, and WORLD_SIZE 2: ranks go from 0 to 1"),
+        (TWO | {"MASTER_PORT": "99999"}, "processes cannot meet at 127.0.0.1:99999, which MASTER_ADDR and MASTER_PORT"),
+    ],
+)
+def test_a_place_among_processes_that_there_is_not_is_refused_by_name(
+    environment: dict[str, str],
+    told: str,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert told in refusal(capfd, tmp_path)
+
+
 def run_two(folder: Path, **training: object) -> Path:
     """Trains in two processes, and returns the folder of what that wrote."""
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]

@@ -1,7 +1,7 @@
 """The processes of a run: one, or as many as torchrun starts."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
@@ -59,21 +59,61 @@ class Processes:
 
 @contextmanager
 def join_processes(settings: Training) -> Iterator[Processes]:
-    """Takes this process's place, on a device of its own. Raises TrainingError where there is no such device."""
-    count, rank, local = (int(os.environ.get(name, default)) for name, default in _TORCHRUN)
+    """Takes this process's place, on a device of its own.
+
+    Raises TrainingError where there is no such place or device, or the processes do not find each other.
+    """
+    count, rank, local = _place(os.environ)
     device = choose_device(settings, local)
     if count == 1:
         yield Processes(device)
         return
     backend = "nccl" if device.type == "cuda" else "gloo"
-    torch.distributed.init_process_group(backend, timeout=WAIT)
+    try:
+        torch.distributed.init_process_group(backend, timeout=WAIT)
+    except (torch.distributed.DistError, ValueError) as error:  # the latter for a port that is none
+        meet = ":".join(os.environ[name] for name in _MEETING)
+        told = str(error).partition("\n")[0]  # torch adds where it was in C++
+        raise TrainingError(f"processes cannot meet at {meet}, which {' and '.join(_MEETING)} say: {told}") from error
     try:
         yield Processes(device, rank, count)
     finally:
         torch.distributed.destroy_process_group()
 
 
-_TORCHRUN = (("WORLD_SIZE", "1"), ("RANK", "0"), ("LOCAL_RANK", "0"))
+_MEETING = ("MASTER_ADDR", "MASTER_PORT")
+
+
+def _place(environment: Mapping[str, str]) -> tuple[int, int, int]:
+    """How many processes there are, which this is of them, and of those of its machine, as torchrun sets it.
+
+    Raises TrainingError where that cannot be, or is told of in part.
+    """
+    count = _number(environment, "WORLD_SIZE", 1)
+    local = _number(environment, "LOCAL_RANK", 0)
+    if local < 0:
+        raise TrainingError(f"LOCAL_RANK is {local}; it is at least 0 where torchrun sets it, or else unset it")
+    if count == 1:
+        return count, 0, local
+    if count < 1:
+        raise TrainingError(f"WORLD_SIZE is {count}; it is at least 1 where torchrun sets it, or else unset it")
+    if missing := [name for name in ("RANK", *_MEETING) if name not in environment]:
+        raise TrainingError(
+            f"WORLD_SIZE is {count}, and {missing[0]} is not set: start with torchrun, which sets both, or unset "
+            "WORLD_SIZE"
+        )
+    rank = _number(environment, "RANK", 0)
+    if not 0 <= rank < count:
+        raise TrainingError(f"RANK is {rank}, and WORLD_SIZE {count}: ranks go from 0 to {count - 1}; unset both")
+    return count, rank, local
+
+
+def _number(environment: Mapping[str, str], name: str, default: int) -> int:
+    told = environment.get(name, str(default))
+    try:
+        return int(told)
+    except ValueError:
+        raise TrainingError(f"{name} is {told!r}, not a number as torchrun sets it; unset it") from None
 
 
 def choose_device(settings: Training, index: int) -> torch.device:

@@ -35,7 +35,7 @@ from server.identity.opening import open_door
 from server.identity.reloads import Reloads
 from server.identity.tls import open_tls, warn_of_exposure
 from server.lifecycle import drain
-from server.placement import host_limit
+from server.placement import host_limit, warn_of_memory
 from server.ports import address
 from server.telemetry import logs
 from server.telemetry.exposition.endpoint import metrics_endpoint
@@ -65,6 +65,7 @@ class EntryServer:
         self._settings = settings = entry.server_settings()
         logs.configure(settings)
         warn_of_exposure(settings)
+        warn_of_memory(settings.memory_mb)
         self._stack = AsyncExitStack()
         tracing = open_tracing(settings, __version__)
         self._stack.callback(tracing.close)

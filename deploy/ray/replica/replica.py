@@ -18,7 +18,7 @@ from engine.devices.machine import Machine
 from server.app import SWITCH_INTERVAL_S
 from server.catalog.packages import OpenPackage
 from server.catalog.served_model import ServedModel, served_model
-from server.placement import serving_device
+from server.placement import serving_device, warn_of_memory
 from server.telemetry import logs
 
 
@@ -31,6 +31,7 @@ class Replica:
         self._node = ray.util.get_node_ip_address()
         self._settings = group.server_settings().model_copy(update={"host": self._node})
         logs.configure(self._settings)
+        warn_of_memory(group.memory_mb or self._settings.memory_mb)  # of all that are loaded, where it is told so
         self._packages = packages_of(group, hashes, self._node)
         self._queue = QueueTime()
         self._open: list[Models] = []

@@ -48,6 +48,8 @@ class Arguments(argparse.Namespace):
     source_language: str
     target_language: str
     n_best: int | None
+    by_n_best: Sequence[str] = ()
+    """Options that it sets."""
     num_beams: int | None
     num_return_sequences: int | None
     do_sample: bool | None
@@ -99,6 +101,12 @@ class Arguments(argparse.Namespace):
         except ValueError as error:
             raise Unauthenticated(f"{self.token_file}: {error}", StatusCode.UNAUTHENTICATED) from error
         return token
+
+    def as_given(self, refusal: str) -> str:
+        """A server's refusal, under the flag that was given and not the option that this sets."""
+        for option in self.by_n_best:
+            refusal = refusal.replace(f"decoding.{option} is ", "--n-best is ")
+        return refusal
 
     def translation_options(self) -> TranslationOptions:
         """The options of a translation; those left out are None."""
@@ -220,11 +228,11 @@ def _take_n_best(flags: Parser, args: Arguments) -> None:
     """What it is short for."""
     if args.num_return_sequences is not None:
         flags.error("--n-best: not allowed with --num-return-sequences, which it sets")
-    if args.n_best is not None and args.n_best < 1:
-        flags.error(f"--n-best: {args.n_best} is not 1 or more")
     args.num_return_sequences = args.n_best
+    args.by_n_best = ["num_return_sequences"]
     if args.num_beams is None and not args.do_sample:
         args.num_beams = args.n_best
+        args.by_n_best.append("num_beams")
 
 
 def _check_document(flags: Parser, args: Arguments) -> None:

@@ -12,6 +12,7 @@ from dragoman.command.commands import OWN
 from dragoman.command.flags.parsing import Parser
 from dragoman.command.flags.values import (
     authorities,
+    best_count,
     bias,
     glossary,
     int32,
@@ -164,7 +165,7 @@ def _add_translate_flags(flags: Parser) -> None:
     )
     flags.add_argument(
         "--n-best",
-        type=int32,
+        type=best_count,
         metavar="N",
         help="the N best translations of each text, by a search with so many beams, or with --num-beams",
     )

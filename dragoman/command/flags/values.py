@@ -97,6 +97,13 @@ def _fitting(value: int, bits: int) -> int:
     return value
 
 
+def best_count(text: str) -> int:
+    """So many translations of a text. How many at most, the server says."""
+    if (value := int32(text)) < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1, which is the best translation alone")
+    return value
+
+
 def request_count(text: str) -> int:
     """So many requests at a time."""
     return _counted(whole(text), 1000)

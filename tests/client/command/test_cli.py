@@ -127,6 +127,12 @@ def test_so_many_best_take_as_many_beams(flags: str, sent: dict[str, int], comma
     assert refused.code == 2 and "not allowed with --num-return-sequences" in refused.err
 
 
+@pytest.mark.parametrize("count", ["0", "-1"])
+def test_so_many_best_are_one_at_least(count: str, command: Dragoman) -> None:
+    told = f"dragoman translate: --n-best: {count} is below 1, which is the best translation alone\n"
+    assert command("translate", "--n-best", count, "a") == Result(2, "", told)
+
+
 def test_the_lines_of_an_argument_stay_lines(command: Dragoman) -> None:
     assert command("translate", "one\n\ntwo\n", "three").out == "ONE\n\nTWO\nTHREE\n"
     assert [line["text"] for line in command("translate", "--json", "one\ntwo").json] == ["ONE", "TWO"]

@@ -89,7 +89,6 @@ def test_a_file_that_cannot_be_read_is_named(command: Dragoman, tmp_path: Path) 
         (["translate", "a", "--num-beams", "four"], "dragoman translate: --num-beams: 'four' is not a whole number"),
         (["translate", "a", "--num-beams", "9999999999"], "--num-beams: 9999999999 does not fit 32 bits"),
         (["translate", "a", "--length-penalty", "long"], "--length-penalty: 'long' is not a number"),
-        (["translate", "a", "--n-best", "0"], "translate: --n-best: 0 is not 1 or more\n"),
         (["translate", "a", "--early-stopping", "maybe"], "--early-stopping: 'maybe' is not one of false, true, never"),
         (["translate", "a", "--num-beam", "4"], "translate: --num-beam is no flag; did you mean --num-beams?"),
         (["translate", "a", "--beams=4"], "translate: --beams is no flag; did you mean --num-beams?"),

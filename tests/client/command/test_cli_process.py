@@ -124,10 +124,12 @@ def test_nobody_who_reads_is_no_failure(words: list[str]) -> None:
 
 
 WRITES = ["--help", "--version", "health", "translate a", "completion bash", "translate --help", "bulk --version"]
+OTHERS = ("show", "pull", "rm", "export", "train", "inspect")
 
 
 @pytest.mark.parametrize(
-    ("words", "unbuffered"), [*product(WRITES, ["", "1"]), ("show --help", ""), ("inspect --help", "")]
+    ("words", "unbuffered"),
+    [*product([*WRITES, *(f"{name} --help" for name in OTHERS)], ["", "1"])],
 )
 def test_a_full_disk_is_told_in_a_line(server: FakeServer, words: str, unbuffered: str) -> None:
     env = os.environ | {"DRAGOMAN_TARGET": server.target, "PYTHONUNBUFFERED": unbuffered}

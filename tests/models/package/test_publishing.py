@@ -7,12 +7,14 @@ import shutil
 import stat
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from models.package.checked import PackageError
-from models.package.folder import MANIFEST, Package, draft, file_entries, publish
+from models.package.folder import MANIFEST, Package, draft, file_entries, publish, publish_beside
 from models.package.manifest import Manifest
 from tests.server_process import ROOT
 
@@ -116,6 +118,72 @@ def test_a_draft_that_is_worked_on_stays(tiny_package: Package, tmp_path: Path) 
             publish(second, fill(second, tiny_package), target)
         assert (first / "weights.bin").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["package"]
+
+
+class Another:
+    """Publishes on a thread of its own amid the first step of this one, which goes on once that waits or is done."""
+
+    def __init__(self, step: str, publish: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> None:
+        self._began = threading.Event()
+        self._asked = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=[publish])
+        flock, done = fcntl.flock, getattr(Path, step)
+
+        def asking(descriptor: int, operation: int) -> None:
+            if threading.current_thread() is self._thread:
+                self._asked.set()
+            flock(descriptor, operation)
+
+        def amid(path: Path, target: Path) -> Path:
+            if not self._began.is_set():
+                self._began.set()
+                self._thread.start()
+                self._asked.wait()
+            moved: Path = done(path, target)
+            return moved
+
+        monkeypatch.setattr(fcntl, "flock", asking)
+        monkeypatch.setattr(Path, step, amid)
+
+    def _run(self, publish: Callable[[], None]) -> None:
+        try:
+            publish()
+        finally:
+            self._asked.set()
+
+    def join(self) -> None:
+        self._thread.join()
+
+
+def test_of_two_that_publish_at_once_the_later_one_stands(
+    tiny_package: Package, copy: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with draft(copy) as first, draft(copy) as second:
+        ours = fill(first, tiny_package)
+        theirs = fill(second, tiny_package).model_copy(update={"name": "later"})
+        another = Another("rename", lambda: publish(second, theirs, copy), monkeypatch)
+        publish(first, ours, copy)
+        another.join()
+    assert Package.open(copy).manifest.name == "later"
+    assert list(copy.parent.iterdir()) == [copy]
+
+
+def test_two_that_publish_at_once_beside_a_checkpoint_do_not_mix(
+    tiny_package: Package, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    checkpoint.mkdir()
+    with draft(checkpoint / "package") as first, draft(checkpoint / "package") as second:
+        ours = fill(first, tiny_package)
+        for name in tiny_package.manifest.files:
+            (second / name).write_text(f"the later {name}")
+        theirs = ours.model_copy(update={"name": "later", "files": file_entries(second)})
+        another = Another("replace", lambda: publish_beside(second, theirs, checkpoint), monkeypatch)
+        publish_beside(first, ours, checkpoint)
+        another.join()
+    said = Manifest.model_validate_json((checkpoint / MANIFEST).read_bytes())
+    (checkpoint / MANIFEST).unlink()
+    assert (said.name, said.files) == ("later", file_entries(checkpoint))
 
 
 def test_without_locks_nothing_is_taken_for_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,15 @@
 """server.identity.callers: what the file may say, and how it is refused."""
 
+import logging
 from pathlib import Path
 
 import pytest
 
 from server.admission.quotas import Quota
-from server.config import ConfigError
+from server.config import ConfigError, load_settings
 from server.identity.callers import MAX_BYTES, read_callers
 from server.identity.identity import Identity, Scope
+from server.identity.opening import open_door
 from server.identity.tokens import token_hash
 
 
@@ -71,3 +73,38 @@ def test_a_file_may_begin_with_the_mark_of_some_editors(tmp_path: Path) -> None:
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"callers .*gone\.toml: .*No such file"):
         read_callers(tmp_path / "gone.toml")
+
+
+def test_a_file_that_lets_nobody_in_is_warned_of_at_every_reading(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = write(tmp_path, "")
+    _, sources = open_door(load_settings(["--callers", str(file)]))
+    write(tmp_path, f'[callers.a]\ntokens = ["{token_hash("x")}"]')
+    sources[0].read()
+    write(tmp_path, "# nobody any more")
+    sources[0].read()
+    told = f"callers {file} lists nobody: every call is refused; python -m server.identity makes an entry"
+    assert [(one.levelno, one.message) for one in caplog.records] == [(logging.WARNING, told)] * 2
+
+
+def test_tokens_of_an_issuer_are_still_let_in_by_a_file_that_lists_nobody(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    issuer = ["--jwt-keys", str(tmp_path / "keys"), "--jwt-issuer", "https://issuer.example", "--jwt-audience", "us"]
+    with pytest.raises(ConfigError, match="keys"):
+        open_door(load_settings(["--callers", str(write(tmp_path, "")), *issuer]))
+    assert "lists nobody: only tokens of jwt_issuer are let in" in caplog.text
+
+
+def test_who_needs_a_certificate_that_nobody_asks_for_is_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hashed = token_hash("x")
+    file = write(tmp_path, f'[callers.a]\ncertificate = true\n[callers.b]\ncertificate = true\ntokens = ["{hashed}"]')
+    tls = ["--tls-certificate", "a.pem", "--tls-key", "a.pem", "--tls-client-ca", "a.pem"]
+    open_door(load_settings(["--callers", str(file), *tls]))
+    assert not caplog.records
+    open_door(load_settings(["--callers", str(file)]))
+    told = f"callers {file} lets a in by certificate only, and without tls_client_ca nobody is asked for one"
+    assert [one.message for one in caplog.records] == [told]

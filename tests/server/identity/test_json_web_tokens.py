@@ -237,6 +237,9 @@ async def test_an_issuer_that_fails_leaves_its_keys_in_use() -> None:
         asked.status, asked.headers, asked.body = 200, {}, b" " * (MAX_BYTES + 1)
         with pytest.raises(ConfigError, match=f"more than {MAX_BYTES} bytes"):
             keys.load()
+        asked.headers, asked.body = {"Transfer-Encoding": "chunked"}, b"no length\r\n"
+        with pytest.raises(ConfigError, match=r"keys cannot be used: IncompleteRead\("):
+            keys.load()
         assert await keys.find("RS256") is not None
 
 
@@ -277,6 +280,25 @@ def test_keys_that_are_not_there_are_named_once(tmp_path: Path) -> None:
 def test_keys_come_by_https(url: str) -> None:
     with pytest.raises(ConfigError, match="neither a file nor an https:// URL"):
         IssuerKeys(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        ("https://issuer.example:port/", "is no URL: Port could not be cast to integer value as 'port'"),
+        ("https://issuer.example:99999/", "is no URL: Port out of range 0-65535"),
+        ("https://[::1/", "is no URL: Invalid IPv6 URL"),
+        ("https://", "cannot be asked: expected https://HOST:PORT/PATH in ASCII, without a user"),
+        ("https://issuer.example:0/", "cannot be asked: expected"),
+        ("https://issuer example/", "cannot be asked: expected"),
+        ("https://issuer.example/schl\u00fcssel", "cannot be asked: expected"),
+        ("https://user@issuer.example/", "cannot be asked: expected"),
+    ],
+)
+def test_a_url_that_nobody_could_answer_is_refused(url: str, told: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        IssuerKeys(url)
+    assert str(refused.value).startswith(f"jwt_keys {url} {told}")
 
 
 # Settings
