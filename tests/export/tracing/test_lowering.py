@@ -58,6 +58,10 @@ def written(x: Tensor) -> Tensor:
         (lambda x: x[..., 0, :].unflatten(1, (3, 2)), {"Gather", "Reshape"}),
         (lambda x: x[..., 0, :].unflatten(-1, (-1, 1, 2)), {"Gather", "Reshape"}),
         (lambda x: x.unflatten(1, (3, 2)), {"Reshape", "Shape", "Slice", "Concat"}),
+        (lambda x: 1 - x, {"Sub"}),
+        (lambda x: 2.5 - x.to(torch.float64), {"Cast", "Sub"}),
+        (lambda x: 7 - x.to(torch.int64), {"Cast", "Sub"}),
+        (lambda x: torch.rsub(x, 1.5, alpha=2), {"Mul", "Sub"}),
         (lambda x: x.reshape(-1, 24).unflatten(0, (x.shape[0], -1)), {"Reshape", "Shape", "Slice", "Concat", "Gather"}),
     ],
 )
