@@ -96,7 +96,8 @@ device-kernels:  ## build the operators of a step for GPUs, with nvcc where ther
 	@[ -n "$(COMPILER)" ] || { echo "no C++ compiler was found: install g++ or clang++, or set COMPILER=" >&2; exit 1; }
 	@$(BUILD_DEVICE_KERNELS)
 
-device-kernels-if-possible:
+# One build after the other, whoever asks for both at once: each has a compiler for every core.
+device-kernels-if-possible: | kernels-if-possible
 	@[ -n "$(COMPILER)" ] && { $(BUILD_DEVICE_KERNELS) 2>/dev/null || $(BUILD_DEVICE_KERNELS) NVCC=; } \
 		|| echo "The operators for GPUs were not built (no C++ compiler?): packages in fp16 get no step for them."
 

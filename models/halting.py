@@ -51,11 +51,11 @@ class Pondering:
             self._left, self._running = torch.ones_like(p), torch.ones_like(p, dtype=torch.bool)
             self._cost, self._mean = torch.zeros_like(p), torch.zeros_like(state)
         self._depths_left -= 1
-        halts = self._running & (self._left - p < EPSILON) if self._depths_left else self._running
+        halts = self._running.logical_and(self._left - p < EPSILON) if self._depths_left else self._running
         share = torch.where(self._running, torch.where(halts, self._left, p), 0.0)
         self._mean = self._mean + share * state
         self._cost = self._cost + self._running + torch.where(halts, self._left, 0.0)
-        self._left, self._running = self._left - share, self._running & ~halts
+        self._left, self._running = self._left - share, self._running.logical_and(~halts)
 
     def output(self) -> Tensor:
         """What leaves the stack [tokens, width]."""

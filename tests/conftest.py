@@ -38,26 +38,30 @@ NOT_TO_SERVE = "torch|transformers|onnx|onnx_ir|onnxscript|rich|safetensors|sacr
 """What export, training and oracles take, and neither the server nor the client."""
 LONGEST_FILES = (
     "engine/exact/test_token_exact.py",
+    "kernels/test_instruction_sets.py",
+    "export/test_export.py",
     "export/test_encoders.py",
     "simulation/test_schedules.py",
     "training/test_learning.py",
-    "export/test_export.py",
     "engine/exact/test_families.py",
+    "engine/exact/test_recurrent.py",
+    "engine/cuda/test_beams_ahead.py",
     "hostile/test_memory.py",
     "server/test_versions.py",
     "export/test_families_exported.py",
-    "export/native/test_native_weights.py",
     "export/weights/test_stored.py",
-    "engine/exact/test_recurrent.py",
+    "engine/cuda/test_cuda_decoder.py",
+    "engine/cuda/test_device_step.py",
+    "export/native/test_native_weights.py",
+    "engine/exact/test_prefix.py",
+    "engine/logits/test_target_graphs.py",
     "hostile/test_fuzz.py",
     "bench/test_history.py",
-    "training/test_traced.py",
     "training/test_recurrent_example.py",
     "end_to_end/test_history.py",
-    "training/test_bst_served.py",
-    "training/test_encoders.py",
+    "watch/test_truth.py",
 )
-"""Each takes a minute of a core and more. What comes last should be short: a worker has a file for itself."""
+"""Each takes half a minute of a core and more. What comes last should be short: a worker has a file for itself."""
 TESTS = Path(__file__).parent
 
 

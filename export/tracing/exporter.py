@@ -47,7 +47,7 @@ def trace_module(
 def _strip(model: ir.Model) -> None:
     """Drops what the exporter writes beside the graph.
 
-    Every node carries a Python stack trace; every inner value carries a symbolic shape, with which ONNX Runtime's
+    Every node carries the module it comes from; every inner value carries a symbolic shape, with which ONNX Runtime's
     memory planner makes a slightly slower plan than without.
     """
     ClearMetadataAndDocStringPass()(model)

@@ -3,7 +3,8 @@
 It reads all that it knows for every graph again, and decomposes each captured program into PyTorch's core operators,
 which traces it a second time: two thirds of an export in all. But nearly every operator of our models can be translated
 as it was captured. The few others are here. A program with operators that nobody can translate is still decomposed.
-And it runs a program once more to find where types mix; capturing has left at each node what it gives.
+And it runs a program once more to find where types mix; capturing has left at each node what it gives. At each it also
+looks up and spells out the lines of Python that it comes from, which no graph keeps.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from functools import cache
 from typing import Any
 
 import torch
+import torch.fx.config
 from onnxscript import opset21 as op
 from onnxscript.function_libs.torch_lib.ops import core
 from torch._ops import OpOverload
@@ -41,6 +43,10 @@ def _unflatten(x: Traced, dim: int, sizes: Sequence[int]) -> Traced:
     return _reshape(x, before, wanted) if _known(wanted) else core.aten_unflatten(x, dim, sizes)
 
 
+def _rsub(x: Traced, other: float, alpha: float = 1) -> Traced:
+    return op.Sub(other, x if alpha == 1 else op.Mul(x, alpha))
+
+
 def _known(sizes: Sequence[object]) -> bool:
     """Before the graph runs."""
     return all(isinstance(size, int) for size in sizes)
@@ -56,6 +62,7 @@ TRANSLATIONS: dict[OpOverload, Callable[..., Traced]] = {
     torch.ops.aten.to.dtype: _cast,
     torch.ops.aten.flatten.using_ints: _flatten,
     torch.ops.aten.unflatten.int: _unflatten,
+    torch.ops.aten.rsub.Scalar: _rsub,
 }
 
 
@@ -79,6 +86,7 @@ def install() -> None:
     ONNXRegistry.from_torchlib = staticmethod(registry)  # type: ignore[method-assign]
     _fx_passes.decompose_with_registry = decompose_if_needed
     _TypePromotionInterpreter.run_node = _promote  # type: ignore[method-assign, assignment]
+    torch.fx.config.do_not_emit_stack_traces = True
 
 
 def _translatable(program: ExportedProgram, registry: ONNXRegistry) -> bool:

@@ -128,11 +128,11 @@ class ScreenedOutput(nn.Module):
         leading = chosen.flatten(1).gather(1, inside[:, :SUMMED])
         place = self._place(best, inside[:, :1])
         log_total, usable = _log_total(looks, place, leading, logits[:, :SUMMED] - common)
-        usable = usable & (bounds.amax(1, keepdim=True) <= WIDE)
+        usable = usable.logical_and(bounds.amax(1, keepdim=True) <= WIDE)
         normaliser = log_total + common
         biases = model.output_bias[: model.config.target_vocab_size].abs().max() * 2.0**-21
         unsure = rounding * _norm(self.mean.unsqueeze(0)) + biases
-        certain = usable & (top[:, -1:] - common > beyond + unsure)
+        certain = usable.logical_and(top[:, -1:] - common > beyond + unsure)
         return ids.gather(1, at), top - normaliser, certain, torch.where(usable, normaliser, torch.nan)
 
     def _looks(self, model: Transformer, quantized: Tensor, scale: Tensor) -> Tensor:
@@ -240,4 +240,4 @@ def _looked_at(centred: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 def _norm(x: Tensor) -> Tensor:
     """Of each row [rows, 1]."""
-    return x.square().sum(1, keepdim=True).sqrt()
+    return x.pow(2).sum(1, keepdim=True).sqrt()

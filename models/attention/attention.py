@@ -217,7 +217,8 @@ def _look(query: Tensor, key: Tensor, seen: Tensor, scoring: Scoring) -> Tensor:
 def _prefix_mask(lengths: Tensor, tokens: int) -> Tensor:
     """What each of so many tokens sees of them, its source being as long as that [sentences, 1, tokens, tokens]."""
     of_source = torch.arange(tokens, device=lengths.device) < lengths.unsqueeze(1)
-    return of_source[:, None, None] | torch.ones(tokens, tokens, dtype=torch.bool, device=lengths.device).tril()
+    of_target = torch.ones(tokens, tokens, dtype=torch.bool, device=lengths.device).tril()
+    return of_source[:, None, None].logical_or(of_target)
 
 
 def _note(

@@ -109,16 +109,23 @@ double activated(double x, Activation activation) {
   }
 }
 
-// An output of every row, added to what `y` has [rows][outputs].
-void multiply_one(const RowLinear& of, int output, const std::vector<std::vector<double>>& x,
-                  std::vector<std::vector<double>>& y) {
-  const Half* halves = of.weight + (size_t)output * of.width;
-  std::vector<double> weight(of.width);
-  for (int i = 0; i < of.width; i++) weight[i] = half_to_float(halves[i]);
+// So many outputs are summed up side by side: one alone would wait for each of its additions.
+constexpr int TOGETHER = 8;
+
+// Outputs of every row from `first` on, added to what `y` has [rows][outputs].
+void multiply_some(const RowLinear& of, int first, const std::vector<std::vector<double>>& x,
+                   std::vector<std::vector<double>>& y) {
+  const int count = std::min(TOGETHER, of.outputs - first);
+  std::vector<double> weights((size_t)of.width * TOGETHER);
+  for (int at = 0; at < count; at++)
+    for (int i = 0; i < of.width; i++)
+      weights[i * TOGETHER + at] = half_to_float(of.weight[(size_t)(first + at) * of.width + i]);
   for (int row = 0; row < of.rows; row++) {
-    double sum = of.bias ? half_to_float(of.bias[output]) : 0;
-    for (int i = 0; i < of.width; i++) sum += x[row][i] * weight[i];
-    y[row][output] += activated(sum, of.activation);
+    double sums[TOGETHER] = {};
+    for (int at = 0; of.bias && at < count; at++) sums[at] = half_to_float(of.bias[first + at]);
+    for (int i = 0; i < of.width; i++)
+      for (int at = 0; at < TOGETHER; at++) sums[at] += x[row][i] * weights[i * TOGETHER + at];
+    for (int at = 0; at < count; at++) y[row][first + at] += activated(sums[at], of.activation);
   }
 }
 
@@ -130,7 +137,7 @@ void reference::multiply(const RowLinear& of) {
     x[row] = normed(of.x, row, of.width, of.epsilon);
     if (of.residual.numbers) y[row] = normed(of.residual, row, of.outputs, of.epsilon);
   }
-  for (int output = 0; output < of.outputs; output++) multiply_one(of, output, x, y);
+  for (int first = 0; first < of.outputs; first += TOGETHER) multiply_some(of, first, x, y);
   for (int row = 0; row < of.rows; row++)
     for (int i = 0; i < of.outputs; i++) of.y[(size_t)row * of.outputs + i] = float_to_half((float)y[row][i]);
 }

@@ -130,7 +130,7 @@ def _first(x: Tensor, places: Tensor, capacity: int) -> Tensor:
     """The first places of x, up to `capacity`: what the node of ONNX Runtime wants. Elsewhere, all of them."""
     if not takes_kernels():
         return x
-    start, axis = (torch.tensor([value], dtype=torch.int32) for value in (0, 1))
+    start, axis = (torch.full((1,), value, dtype=torch.int32) for value in (0, 1))
     shape = (x.shape[0], capacity, *x.shape[2:])
     first: Tensor = torch.onnx.ops.symbolic(
         "Slice", [x, start, places.unsqueeze(0), axis], version=13, dtype=x.dtype, shape=shape

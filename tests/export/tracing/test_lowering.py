@@ -13,8 +13,15 @@ from torch._ops import OperatorBase
 from torch.export import Dim, ExportedProgram
 
 from export.tracing.exporter import trace_module
-from export.tracing.trace import trace
+from export.tracing.trace import trace_decoder, trace_source_attention
+from models.architectures.architecture import Architecture
+from models.package.declared.precision import OutputLayer
+from models.package.derived import graphs_spec
+from tests.export.tracing import test_screened
+from tests.models.recurrent import shapes
+from tests.models.test_prefix import random_prefix
 from tests.models.test_transformer import config, random_model
+from tests.models.test_universal import HALTING, model_of
 
 
 class Computes(nn.Module):
@@ -58,6 +65,10 @@ def written(x: Tensor) -> Tensor:
         (lambda x: x[..., 0, :].unflatten(1, (3, 2)), {"Gather", "Reshape"}),
         (lambda x: x[..., 0, :].unflatten(-1, (-1, 1, 2)), {"Gather", "Reshape"}),
         (lambda x: x.unflatten(1, (3, 2)), {"Reshape", "Shape", "Slice", "Concat"}),
+        (lambda x: 1 - x, {"Sub"}),
+        (lambda x: 2.5 - x.to(torch.float64), {"Cast", "Sub"}),
+        (lambda x: 7 - x.to(torch.int64), {"Cast", "Sub"}),
+        (lambda x: torch.rsub(x, 1.5, alpha=2), {"Mul", "Sub"}),
         (lambda x: x.reshape(-1, 24).unflatten(0, (x.shape[0], -1)), {"Reshape", "Shape", "Slice", "Concat", "Gather"}),
     ],
 )
@@ -85,9 +96,27 @@ def test_others_are_decomposed_before(function: Callable[[Tensor], Tensor], monk
     assert len(decomposed) == 1
 
 
-def test_no_decoder_is_decomposed(monkeypatch: pytest.MonkeyPatch) -> None:
+def decoder_of(model: Architecture, output_layer: OutputLayer = "full") -> ir.Model:
+    spec = graphs_spec(model.config, "fp32").model_copy(update={"output_layer": output_layer})
+    return trace_decoder(model, spec)
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        lambda: decoder_of(random_model(config(decoder_layers=1))),
+        lambda: decoder_of(random_model(test_screened.shape(test_screened.WIDTH, test_screened.TOKENS)), "screened"),
+        lambda: decoder_of(random_model(config(decoder_layers=1, decoder_cell="ssru"))),
+        lambda: decoder_of(model_of(HALTING)),
+        lambda: decoder_of(shapes.random_model(shapes.SHAPES["gru, none (Cho)"])),
+        lambda: decoder_of(shapes.random_model(shapes.SHAPES["rnn, location, fed, local (Luong)"])),
+        lambda: trace_source_attention(random_prefix(encoder_layers=1, decoder_layers=1)),
+    ],
+    ids=["plain", "screened", "ssru", "halting", "gru", "location", "one stack"],
+)
+def test_none_of_ours_is_decomposed(graph: Callable[[], ir.Model], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExportedProgram, "run_decompositions", not_wanted)
-    assert trace(random_model(config())).decoder.graph.outputs
+    assert graph().graph.outputs
 
 
 def not_wanted(*_: object) -> None:

@@ -11,7 +11,6 @@ import tokenizers
 import transformers
 from hypothesis import given
 from hypothesis import strategies as st
-from sacremoses import MosesTokenizer
 from tokenizers import models, pre_tokenizers, trainers
 from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 from transformers.models.plbart.tokenization_plbart import FAIRSEQ_LANGUAGE_CODES_MAP
@@ -41,6 +40,8 @@ def m2m100(folder: Path) -> None:
 
 def fsmt(folder: Path, languages: tuple[str, str] = ("en", "de"), **configuration: object) -> None:
     """As facebook/wmt19-en-de lies on the Hub. Some results of merges, and rare characters, are in no vocabulary."""
+    from sacremoses import MosesTokenizer  # takes a second, which each process that collects tests would spend
+
     moses = MosesTokenizer("en")
     words = [" ".join(moses.tokenize(text, aggressive_dash_splits=True)) for text in [*PAGE, *SCRIPTS[:12]]]
     trained = tokenizers.Tokenizer(models.BPE(end_of_word_suffix="</w>"))

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import deepl
 import httpx
 import numpy as np
-import openai
 import pytest
 from deep_translator import LibreTranslator
 from libretranslate_aio import AsyncLibreTranslate, BadRequestError, ForbiddenError, RateLimitError
@@ -93,6 +92,8 @@ async def test_deepl() -> None:
 
 
 async def test_openai() -> None:
+    import openai  # takes two seconds, which each process that collects tests would spend
+
     async with (
         asking(door=door(one=["encode", "models"])) as (server, _),
         openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="one", max_retries=0) as client,
