@@ -1,7 +1,7 @@
 """`python -m bench.instructions`: counts instructions of a step of the engine, and of the kernels one by one.
 
 Of the engine it is all but the decoder's part. It fails where there are more than there may be. Instructions do not
-depend on what else the machine does, so a test can hold them. The bounds are in instructions.json: of the engine by
+depend on what else the machine does, so a test can hold them. The bounds are in bounds.json: of the engine by
 Python's version, of the kernels by the processor's kind. `--update` writes those of here. See docs/benchmarks.md.
 """
 
