@@ -209,8 +209,9 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if not failed:
                 process.enter(State.DRAINING)
             admissions = [one.admission for one in loaded]
-            traffic.pauses.end()
-            await drain(server, health, admissions, calls, settings.grace_period_s, signals.second, http)
+            await drain(
+                server, health, admissions, calls, settings.grace_period_s, signals.second, http, traffic.pauses
+            )
             for task in watching:
                 task.cancel()
             engines.close()

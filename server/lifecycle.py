@@ -21,6 +21,7 @@ from server.errors import Draining, EngineStopped
 from server.grpc.health import Health
 from server.telemetry.logs import flush
 from server.telemetry.observed import ObservedCalls
+from server.traffic.arrivals import Arrivals
 
 log = logging.getLogger(__name__)
 
@@ -155,15 +156,18 @@ async def drain(
     grace_period_s: float,
     at_once: asyncio.Event,
     http: Face | None = None,
+    pauses: Arrivals | None = None,
 ) -> None:
     """Sends clients elsewhere, lets the calls that run finish, answers those that do not, and ends the server.
 
-    By HTTP, clients are told so until the end.
+    By HTTP, clients are told so until the end. Streams of requests that pause end at once, by `pauses`.
 
     Takes at most the grace period, which ends when `at_once` is set, and FLUSH_S.
     """
     for admission in admissions:
         admission.close(Draining)
+    if pauses is not None:
+        pauses.end()
     health.end()
     log.info("draining: %d calls are running, for at most %g s", calls.running, grace_period_s)
     # From now on connections are refused, and those that are open get a GOAWAY. Waits for all that is under way.

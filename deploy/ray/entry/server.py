@@ -76,7 +76,8 @@ class EntryServer:
         callers = CallerMetrics(registry)
         quotas = Quotas(Quota(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS}), callers)
         door, sources = open_door(settings, callers.know)
-        guards = Traffic.of(settings, bounds), self._calls, Entrance(door, quotas, settings.caller_key)
+        self._traffic = Traffic.of(settings, bounds)
+        guards = self._traffic, self._calls, Entrance(door, quotas, settings.caller_key)
         credentials = None
         if (tls := open_tls(settings)) is not None:
             sources.append(tls.source)
@@ -120,7 +121,7 @@ class EntryServer:
     async def __del__(self) -> None:
         """Sends clients elsewhere and lets their calls finish, as a server does."""
         self._process.enter(State.DRAINING)
-        grace_s = self._settings.grace_period_s
-        await drain(self._server, self._health, [], self._calls, grace_s, asyncio.Event())
+        grace_s, pauses = self._settings.grace_period_s, self._traffic.pauses
+        await drain(self._server, self._health, [], self._calls, grace_s, asyncio.Event(), pauses=pauses)
         await withdraw(self._target)
         await self._stack.aclose()
