@@ -313,7 +313,7 @@ class GlossaryTerm(_message.Message):
     source: _builtins.str
     """Required. As it stands in the contents."""
     target: _builtins.str
-    """Optional. What stands for it in the translation. Empty: itself."""
+    """Optional. What stands for it in the translation. Empty: it stays as it is found."""
     case_sensitive: _builtins.bool
     """Optional. It is meant in these capital and small letters only."""
     def __init__(

@@ -5,7 +5,7 @@ from typing import Any
 
 from dragoman.v1 import translation_pb2
 from models.decoding import Options
-from server.errors import BlankContent, EmptyContents, OptionOutOfRange, OptionsConflict
+from server.errors import BlankContent, EmptyContents, OptionOutOfRange, OptionsConflict, quoted
 from server.text.protected import Term
 from server.text.texts import Shape
 
@@ -45,7 +45,7 @@ def shape_of(request: translation_pb2.TranslateRequest) -> Shape | None:
 def glossary_of(
     request: translation_pb2.TranslateRequest | translation_pb2.TranslateDocumentRequest,
 ) -> tuple[Term, ...]:
-    """Its terms. Raises OptionOutOfRange or BlankContent."""
+    """Its terms. Raises OptionOutOfRange, BlankContent or OptionsConflict."""
     if len(request.glossary) > MOST_TERMS:
         raise OptionOutOfRange("glossary", len(request.glossary), 0, MOST_TERMS, what=" has terms, their number")
     return tuple(_terms(request.glossary))
@@ -76,7 +76,14 @@ def _value(field: str, value: int, known: Mapping[Any, bool]) -> bool:
 
 
 def _terms(glossary: Iterable[translation_pb2.GlossaryTerm]) -> Iterator[Term]:
+    seen = dict[tuple[str, bool], tuple[int, Term]]()
     for index, term in enumerate(glossary):
         if not term.source or term.source.isspace():
             raise BlankContent(f"glossary[{index}].source", len(term.source))
-        yield Term(term.source, term.target or term.source, term.case_sensitive)
+        found = Term(term.source, term.target or None, term.case_sensitive)
+        first, other = seen.setdefault(found.key, (index, found))
+        if other.target != found.target:
+            names = f"glossary[{index}].target", f"glossary[{first}].target"
+            way = f"both are of {quoted(term.source)}; leave one out, or make both case_sensitive"
+            raise OptionsConflict(names[0], quoted(term.target), names[1], quoted(other.target or ""), way, within="")
+        yield found

@@ -35,9 +35,14 @@ class Term:
     """A word or phrase of a caller's glossary, and what stands for it in the other language."""
 
     source: str
-    target: str
-    """The same as `source`, where it is not to be translated."""
+    target: str | None = None
+    """None: it is left as it stands."""
     case_sensitive: bool = False
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        """Of two with the same one, only one can be meant."""
+        return self.source if self.case_sensitive else self.source.casefold(), self.case_sensitive
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +59,7 @@ class Glossary:
     """The terms of a call."""
 
     def __init__(self, terms: Sequence[Term] = ()) -> None:
-        self._said = {(term.source, True): term.target for term in terms if term.case_sensitive}
-        self._said |= {(term.source.casefold(), False): term.target for term in terms if not term.case_sensitive}
+        self._terms = {term.key: term for term in terms}
         # The longest of those that begin at one place. A term ends where a word does, if its own end is a word's.
         longest = sorted({term.source for term in terms}, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(_whole, longest)), re.IGNORECASE) if longest else None
@@ -64,9 +68,9 @@ class Glossary:
         """Its terms in a part of a text, in order."""
         for match in () if self._pattern is None else self._pattern.finditer(text, begin, end):
             found = match.group()
-            said = self._said.get((found, True), self._said.get((found.casefold(), False)))
-            if said is not None:
-                yield Protected(match.start(), match.end(), said)
+            term = self._terms.get((found, True)) or self._terms.get((found.casefold(), False))
+            if term is not None:
+                yield Protected(match.start(), match.end(), found if term.target is None else term.target)
 
 
 def protected(text: str, begin: int, end: int, glossary: Glossary) -> list[Protected]:

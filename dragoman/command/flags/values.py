@@ -29,7 +29,13 @@ def glossary(path: str) -> dict[str, str]:
     for pair in pairs:
         if len(pair) > 2:
             raise argparse.ArgumentTypeError(f"{path} has a line of {len(pair)} columns; a term has 1 or 2: {pair[0]}")
-    return {source: "".join(target) for source, *target in pairs}
+    terms = dict[str, str]()
+    for source, *rest in pairs:
+        target = "".join(rest)
+        if terms.setdefault(source, target) != target:
+            told = f"{path} has two translations of {source!r}, {terms[source]!r} and {target!r}; leave one out"
+            raise argparse.ArgumentTypeError(told)
+    return terms
 
 
 def bias(value: str) -> tuple[str, float]:

@@ -180,6 +180,9 @@ def test_a_glossary_that_cannot_be_read_is_told(command: Dragoman, tmp_path: Pat
     result = command("translate", "--glossary", terms, "a")
     told = f"dragoman translate: --glossary: {terms} has a line of 3 columns; a term has 1 or 2: a\n"
     assert result == Result(2, "", told)
+    terms.write_text("a\tb\na\tb\na\tc\n")
+    told = f"dragoman translate: --glossary: {terms} has two translations of 'a', 'b' and 'c'; leave one out\n"
+    assert command("translate", "--glossary", terms, "a") == Result(2, "", told)
 
 
 def test_options_left_out_are_not_sent(command: Dragoman) -> None:

@@ -80,6 +80,19 @@ BAD: dict[str, tuple[TranslateRequest, str, str, dict[str, str]]] = {
         "glossary[1].source",
         {"characters": "1"},
     ),
+    "a term with two translations": (
+        translate_request(
+            "A cat.", glossary=[GlossaryTerm(source="cat", target="gato"), GlossaryTerm(source="Cat", target="gata")]
+        ),
+        "OPTIONS_CONFLICT",
+        "glossary[1].target",
+        {
+            "option": "glossary[1].target",
+            "value": '"gata"',
+            "other": "glossary[0].target",
+            "other_value": '"gato"',
+        },
+    ),
     "a blank text": (
         translate_request("A cat.", "\n", format=TEXT_FORMAT_HTML),
         "BLANK_CONTENT",

@@ -33,6 +33,11 @@ def test_terms_are_whole_words_the_longest_first() -> None:
     assert found("The Red Car of cars, a CAR for US and us", glossary) == ["Red Car", "CAR", "US"]
 
 
+def test_a_term_that_is_not_translated_stays_as_it_stands() -> None:
+    text, glossary = "A cafe and a CAFE", Glossary([Term("Cafe"), Term("and", "e")])
+    assert [one.said for one in protected(text, 0, len(text), glossary)] == ["cafe", "e", "CAFE"]
+
+
 def test_a_placeholder_is_no_number_of_the_text() -> None:
     text = "Q77 is 78: {a} and {b}"
     wording = worded(text, 0, len(text), protected(text, 0, len(text), NONE))
