@@ -204,12 +204,12 @@ class Settings(BaseSettings):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _not_empty(cls, value: object) -> object:
-        """An empty path would be the current folder, and the system takes none with a NUL."""
+    def _not_empty(cls, value: object, info: ValidationInfo) -> object:
+        """An empty path would be the current folder, and the system takes none with a NUL. A package says so itself."""
         values = value if isinstance(value, list | tuple) else [value]
         if "" in values:
             raise PydanticCustomError("empty", "a value is empty; leave it out")
-        if any("\0" in str(one) for one in values):
+        if info.field_name != "package" and any("\0" in str(one) for one in values):
             raise PydanticCustomError("nul", "a value has a NUL, which nothing is named by; leave that out")
         return value
 

@@ -61,11 +61,11 @@ def test_what_is_empty_is_not_the_current_folder(name: str, monkeypatch: pytest.
         load_settings([])
 
 
-@pytest.mark.parametrize("line", ["package = 'a0b'", "package = ['a', 'a0b']", "tls_certificate = 'a0b'"])
+@pytest.mark.parametrize("line", ["callers = 'a0b'", "http_hosts = ['a', 'a0b']", "tls_certificate = 'a0b'"])
 def test_nothing_is_named_by_a_nul(line: str, tmp_path: Path) -> None:
     """Which only a file can have: flags and variables end at one."""
     text = line.replace("'", '"').replace("0", "\\u0000")
-    with pytest.raises(ConfigError, match=r"^(package|tls_certificate) is .*: a value has a NUL"):
+    with pytest.raises(ConfigError, match=r"^(callers|http_hosts|tls_certificate) is .*: a value has a NUL"):
         load_settings(["--config", write(tmp_path, text)])
 
 
