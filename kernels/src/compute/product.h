@@ -19,6 +19,7 @@ static void pack(const int8_t* weight, int outputs, int inputs, int depth, int8_
 
 // The same of multiples of 16: number k of a column in the low half of a byte, number k + group in the high one.
 static void pack_nibbles(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels) {
+  // Both halves of every byte are zeros until they are weights.
   memset(panels, 17 * nibble_offset, (size_t)((outputs + columns - 1) / columns) * columns * depth / 2);
   for (int n = 0; n < outputs; n++) {
     int8_t* column = panels + (size_t)(n / columns) * depth / 2 * columns + n % columns * group;

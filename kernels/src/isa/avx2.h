@@ -59,6 +59,13 @@ static void prepare(Packed kind, const uint8_t* x, int depth, uint8_t* out) {
   memcpy(out, &lacking, 4);
 }
 
+// 4 bytes of x, which meet each column.
+INLINE __m256i spread(const uint8_t* x) {
+  int32_t four;
+  memcpy(&four, x, 4);
+  return _mm256_set1_epi32(four);
+}
+
 // vpmaddwd multiplies 2 s16 by 2 s16 and adds them to 32 bits: the other two instructions of a step run beside it.
 template <int ROWS>
 static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahead, int depth, int32_t* sums) {
@@ -69,16 +76,12 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahea
   });
   for (int k = 0; k < depth; k += group, panel += columns * group, x += group) {
     ahead.ask<columns * group>();
-    __m256i spread[ROWS];
-    unrolled<ROWS>([&](auto r) INLINED {
-      int32_t two;
-      memcpy(&two, x + r * stride, 4);
-      spread[r] = _mm256_set1_epi32(two);
-    });
+    __m256i two[ROWS];
+    unrolled<ROWS>([&](auto r) INLINED { two[r] = spread(x + r * stride); });
     unrolled<vectors>([&](auto v) INLINED {
       const __m256i weight = _mm256_load_si256((const __m256i*)(panel + 32 * v));
       unrolled<ROWS>([&](auto r) INLINED {
-        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(spread[r], weight));
+        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(two[r], weight));
       });
     });
   }
@@ -92,12 +95,6 @@ INLINE __m256i flipped(__m256i sign, const int8_t* weights) {
   __m256i out;
   asm("vpxor %2, %1, %0" : "=x"(out) : "x"(sign), "m"(*(const __m256i*)weights));
   return out;
-}
-
-INLINE __m256i spread(const uint8_t* x) {
-  int32_t four;
-  memcpy(&four, x, 4);
-  return _mm256_set1_epi32(four);
 }
 
 // 16 columns of a panel, from `at` on.
