@@ -59,6 +59,10 @@ class Buffers:
     def __init__(self, arrays: Sequence[NDArray[np.generic]]) -> None:
         self._arrays = tuple(arrays)
         self.pointer = (_Buffer * len(arrays))(*map(_buffer, arrays))
+        self.token_numbers = sum(one.tensors * one.heads * one.head_dim for one in self.pointer)
+        """That are kept of a token."""
+        self.in_pairs = all(one.tensors % 2 == 0 for one in self.pointer)
+        """Every other tensor may be the values of the one before it."""
 
     def __len__(self) -> int:
         return len(self._arrays)
@@ -111,26 +115,24 @@ class Library:
         if not self._functions.dragoman_use(isa.encode()):
             raise LibraryError(f"{self.path.name} cannot run {isa} on this processor; it runs {self.isa}")
 
-    def store_source(self, cross: NDArray[np.float32], tensors: NDArray[np.generic], slot: int) -> None:
+    def store_source(self, cross: NDArray[np.float32], cache: Buffers, slot: int) -> None:
         """Put the cross keys and values of one sentence into a slot, keys in blocks.
 
         Args:
             cross: [tokens, tensors * heads * head_dim], as the encoder gives them: keys, values of layer 0, of layer 1.
-            tensors: fp32 or fp16 [tensors, slots, heads, capacity, head_dim]: K0, V0, K1, V1, ...
+            cache: one, whose tensors are K0, V0, K1, V1, ...
             slot: which.
 
         Raises:
             ValueError: the sentence does not fit, or there is no such slot.
         """
-        buffer = _buffer(tensors)
         if cross.dtype != np.float32 or cross.strides[1] != 4:
             raise ValueError(f"cross must be fp32 rows, and is {cross.dtype} with strides {cross.strides}")
-        wanted = buffer.tensors * buffer.heads * buffer.head_dim
-        if buffer.tensors % 2 or cross.shape[1] != wanted:
-            raise ValueError(f"cross has {cross.shape[1]} numbers of a token, and the cache {wanted}")
+        if len(cache) != 1 or not cache.in_pairs or cross.shape[1] != cache.token_numbers:
+            raise ValueError(f"cross has {cross.shape[1]} numbers of a token, and the cache {cache.token_numbers}")
         _check(
             self._functions.dragoman_store_source(
-                ctypes.byref(buffer), cross.ctypes.data, cross.strides[0] // 4, len(cross), slot
+                cache.pointer, cross.ctypes.data, cross.strides[0] // 4, len(cross), slot
             )
         )
 

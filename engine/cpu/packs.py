@@ -35,7 +35,7 @@ def feeds(
     sources: Sequence[Sequence[int]], lengths: NDArray[np.int32], spec: GraphsSpec | None
 ) -> dict[str, NDArray[np.integer]]:
     """What the graph gets of a pack."""
-    ids, positions = joined(sources, lengths, spec)
+    ids, positions = joined(sources, spec)
     starts = np.cumsum(lengths) - lengths
     longest = int(lengths.max())
     inside = np.arange(longest) < lengths[:, None]

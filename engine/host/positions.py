@@ -10,19 +10,18 @@ from models.package.declared.graphs import GraphsSpec
 
 
 def joined(
-    sources: Sequence[Sequence[int]], lengths: NDArray[np.int32], spec: GraphsSpec | None = None
+    sources: Sequence[Sequence[int]], spec: GraphsSpec | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Ids and positions of all tokens [tokens].
 
     spec: of a model that knows second sentences, whose tokens follow the first end token of a source
     """
-    starts = np.cumsum(lengths) - lengths
-    ids = np.fromiter(chain.from_iterable(sources), np.int64, int(lengths.sum()))
-    positions = np.arange(len(ids)) - np.repeat(starts, lengths)
+    ids = np.fromiter(chain.from_iterable(sources), np.int64, sum(map(len, sources)))
+    positions = np.concatenate([np.arange(len(source)) for source in sources])
     if spec is not None and spec.second_positions:
-        ends = ids == spec.vocabulary.end_id
+        ends, firsts = ids == spec.vocabulary.end_id, np.flatnonzero(positions == 0)
         before = np.cumsum(ends) - ends
-        positions = positions + spec.max_positions * (before > np.repeat(before[starts], lengths))
+        positions += spec.max_positions * (before > np.repeat(before[firsts], [len(source) for source in sources]))
     return ids, positions
 
 

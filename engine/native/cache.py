@@ -51,6 +51,8 @@ class SlotCache:
         self._step = NativeStep(session, spec, self._rows, self._memories, self._allowed)
         self._buffers: Buffers | None = None
         """The memory of what rows have decoded. None: it lies elsewhere than before."""
+        self._source_buffers: Buffers | None = None
+        """The same of sources."""
         self._ask, self._more, self._names = Ask(), False, False
         self._fitting = range(0)
         """The numbers of positions for which what grows with the target has room as it is."""
@@ -67,8 +69,10 @@ class SlotCache:
             raise ValueError(f"a source has {longest} tokens; the cache was opened for {self._source_capacity}")
         self._fit(self._sources, longest)
         row = self._rows.join(source.length)
-        for memory in self._sources:
-            self._library.store_source(source.cross, memory.array, int(self._rows.source_slots[row]))
+        if self._source_buffers is None:
+            self._source_buffers = _buffers(self._sources)
+        if self._sources:
+            self._library.store_source(source.cross, self._source_buffers, int(self._rows.source_slots[row]))
         for memory in self._decoded:
             if memory.grows is None:
                 memory.array[:, self._rows.slots[row]] = 0
@@ -104,17 +108,16 @@ class SlotCache:
         if self._allowed is not None:
             self._allowed.take(parents)
         if self._buffers is None:
-            self._buffers = Buffers([memory.array for memory in self._decoded])
+            self._buffers = _buffers(self._decoded)
         return self._rows.take(parents, self._buffers).copied_bytes
 
     def _fit(self, memories: Sequence[SlotMemory], needed: int) -> None:
         """Makes room for so many positions where the memory grows with them."""
         for memory in memories:
             if memory.grows and not memory.fits(needed):
-                rows = self._rows
+                rows, self._buffers, self._source_buffers = self._rows, None, None
                 memory.fit(needed, rows.live_slots if memory.owner == "hypothesis" else rows.live_source_slots)
                 self._step.forget()
-                self._buffers = None
 
     def _positions_that_fit(self) -> range:
         ranges = [memory.fitting for memory in self._decoded if memory.grows]
@@ -154,6 +157,10 @@ class SlotCache:
         )
         of_rows = by_head(keys[self._rows.source_slots[:rows]].astype(np.float32))
         return attend(query, of_rows, self._rows.source_lengths[:rows] - 1, cross.scale)
+
+
+def _buffers(memories: Sequence[SlotMemory]) -> Buffers:
+    return Buffers([memory.array for memory in memories])
 
 
 def _whole(capacity: int) -> int:

@@ -1,6 +1,7 @@
 """The encoder over sentences that lie one after another, without padding."""
 
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise
 
 import numpy as np
 import onnxruntime as ort
@@ -59,10 +60,9 @@ def encode(
     outputs: of an encoder alone, the first is all that there is. spec: see `engine.host.positions.joined`
     """
     for group in runs([len(source) for source in sources], run_tokens):
-        lengths = np.array([len(source) for source in sources[group]], np.int32)
-        starts = np.cumsum(lengths, dtype=np.int32) - lengths
-        ids, positions = joined(sources[group], lengths, spec)
-        feeds = dict(zip(signature.NATIVE_ENCODER_INPUTS, (ids, positions.astype(np.int32), lengths), strict=True))
-        found = session.run(outputs, feeds)
-        for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-            yield [each[start : start + length] for each in found]
+        lengths = [len(source) for source in sources[group]]
+        ids, positions = joined(sources[group], spec)
+        arrays = ids, positions.astype(np.int32), np.array(lengths, np.int32)
+        found = session.run(outputs, dict(zip(signature.NATIVE_ENCODER_INPUTS, arrays, strict=True)))
+        for start, end in pairwise(accumulate(lengths, initial=0)):
+            yield [each[start:end] for each in found]

@@ -76,4 +76,4 @@ class Rows:
     @property
     def longest_source(self) -> int:
         """Tokens of it."""
-        return int(self.source_lengths[: self.live].max(initial=0))
+        return max(self.source_lengths[: self.live].tolist(), default=0)

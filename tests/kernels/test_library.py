@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kernels.library import OPERATORS, Library, LibraryError, open_library
+from kernels.library import OPERATORS, Buffers, Library, LibraryError, open_library
 from tests.kernels.node import Array
 from tests.kernels.test_attention import by_position, to_blocks
 from tests.kernels.test_best_tokens import OutputLayer, hidden, ranks
@@ -94,7 +94,7 @@ def test_a_source_is_stored_in_blocks(library: Library, head_dim: int, dtype: ty
     width = heads * head_dim
     cross = np.random.default_rng(0).standard_normal((tokens, layers * 2 * width)).astype(np.float32)
     tensors = np.zeros((layers * 2, 4, heads, 32, head_dim), dtype)
-    library.store_source(cross, tensors, 2)
+    library.store_source(cross, Buffers([tensors]), 2)
     parts = cross.reshape(tokens, layers * 2, heads, head_dim).transpose(1, 2, 0, 3).astype(dtype)
     expected = np.zeros_like(tensors)
     expected[:, 2, :, :tokens] = parts
@@ -113,7 +113,7 @@ def test_a_source_that_does_not_fit(library: Library) -> None:
     ]
     for cross, slot, said in cases:
         with pytest.raises(ValueError, match=said):
-            library.store_source(cross, tensors, slot)
+            library.store_source(cross, Buffers([tensors]), slot)
 
 
 def test_two_threads_in_one_session(library: Library) -> None:

@@ -22,7 +22,7 @@ def feed(sources: Sequence[Sequence[int]], lengths: NDArray[np.int32], tokens: i
     Tokens that fill it up are sources of their own.
     """
     fill = tokens - int(lengths.sum())
-    ids, positions = joined(sources, lengths)
+    ids, positions = joined(sources)
     of_all = np.concatenate([lengths, np.ones(fill, np.int32)])
     firsts = np.cumsum(of_all, dtype=np.int32) - of_all
     return np.concatenate(

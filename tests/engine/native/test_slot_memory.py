@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.native.slot_memory import SlotMemory, by_head
-from kernels.library import Library
+from kernels.library import Buffers, Library
 from models.package.declared.tensors import CacheTensor
 
 HEADS, HEAD_DIM, TOKENS = 3, 8, 21
@@ -17,7 +17,7 @@ TENSORS = [
 def stored(library: Library, memory: SlotMemory, slot: int) -> NDArray[np.float32]:
     """Puts a sentence into a slot. Returns its keys and values [2, heads, tokens, head_dim]."""
     cross = np.random.default_rng(slot).standard_normal((TOKENS, 2 * HEADS * HEAD_DIM)).astype(np.float32)
-    library.store_source(cross, memory.array, slot)
+    library.store_source(cross, Buffers([memory.array]), slot)
     return cross.reshape(TOKENS, 2, HEADS, HEAD_DIM).transpose(1, 2, 0, 3)
 
 
