@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from operator import ne
 from typing import Generic
 
 import numpy as np
-from numpy.typing import NDArray
 
 from engine.batch.placing import place
 from engine.batch.running import Running
@@ -199,14 +199,14 @@ class SearchedRows(Generic[S]):
         kept = list[int]()
         if len(self.running) > len(self._in_beams):
             kept = [row for row, one in enumerate(self._owners) if one.number is None and one not in leaving]
-        others, beams = np.array(kept, np.intp), self._beams.parents
-        parents = np.concatenate((others, beams)) if kept else beams
+        parents = kept + self._beams.parents.tolist()
         rows = self._placed(parents, len(kept))
         self._ordered = not (self._moves or kept)
-        of_beams = rows[len(others) :]
-        self._greedy.take(others, rows[: len(others)], len(rows))
-        self._greedy.fed[of_beams] = self._beams.tokens
-        self._beams.place(of_beams)
+        self._greedy.take(kept, rows[: len(kept)], len(rows))
+        if len(kept) < len(rows):
+            of_beams = np.array(rows[len(kept) :])
+            self._greedy.fed[of_beams] = self._beams.tokens
+            self._beams.place(of_beams)
         self._take(parents, rows)
         for number, live in self._beams.resized.items():
             running = self._in_beams[number]
@@ -232,28 +232,26 @@ class SearchedRows(Generic[S]):
         if copied_bytes := self._cache.take(parents):
             self._told.moved(len(parents) - len({*parents.tolist()}), copied_bytes)
 
-    def _placed(self, parents: NDArray[np.intp], others: int) -> NDArray[np.intp]:
+    def _placed(self, parents: list[int], others: int) -> list[int]:
         """Which row each takes. parents: those that beams continue come after so many others."""
         if self._moves:
             return place(parents)
-        rows = np.arange(len(parents))  # the beams of a search beside each other: they read the same source
-        if others:
-            rows[:others] = place(parents[:others])
-        return rows
+        # The beams of a search beside each other: they read the same source.
+        return [*place(parents[:others]), *range(others, len(parents))]
 
-    def _take(self, parents: NDArray[np.intp], rows: NDArray[np.intp]) -> None:
+    def _take(self, parents: list[int], rows: list[int]) -> None:
         """Moves what the cache holds: old row parents[i] continues in rows[i]."""
-        moved = int(np.count_nonzero(parents != rows))
-        if not moved and len(rows) == self.live:
+        if parents == rows and len(rows) == self.live:
             return
-        taken = np.empty_like(parents)
-        taken[rows] = parents
-        sources: list[int] = taken.tolist()
+        sources = [0] * len(rows)
+        for parent, row in zip(parents, rows, strict=True):
+            sources[row] = parent
         self._owners = [self._owners[source] for source in sources]
         self._stage.take(sources)
         copied_bytes = self._cache.take(sources)
         if copied_bytes:
-            self._told.moved(moved if self._moves else len(sources) - len({*sources}), copied_bytes)
+            moved = sum(map(ne, parents, rows)) if self._moves else len(sources) - len({*sources})
+            self._told.moved(moved, copied_bytes)
 
     def _feed_prefix(self, running: Running) -> None:
         """Its row is fed the next token of its prefix. With the last one its search begins."""

@@ -130,7 +130,7 @@ class GreedyRows:
     def settle(self, found: Found) -> list[int]:
         """Sees to what is special in the step that was appended last. Returns the rows whose search is over."""
         self.unsettled = False
-        over = [] if self._met is None else self._treat(np.flatnonzero(self._met.any(1)).tolist(), found)
+        over = [] if self._met is None else self._treat(sorted({*self._met.nonzero()[0].tolist()}), found)
         if self._opening:
             over = self._open(over, found)
         if self._stopping:
@@ -145,23 +145,22 @@ class GreedyRows:
         tokens, log_probs = self._tokens[chosen, row].tolist(), self._log_probs[chosen, row].tolist()
         return () if tokens[-1] == NOT_FINITE else (search.hypothesis(tokens, log_probs),)
 
-    def take(self, parents: NDArray[np.intp], rows: NDArray[np.intp], live: int) -> None:
+    def take(self, parents: Sequence[int], rows: Sequence[int], live: int) -> None:
         """Old row parents[i] continues in rows[i]. No other row of the `live` ones is searched here."""
-        searches, special = self._searches, self._special[parents]
-        self._searches, self._special[:live] = [None] * live, NO_TOKEN
+        searches, self._searches = self._searches, [None] * live
         self.fed = self._tokens[self._step, :live]
-        if not len(parents):
-            return
-        self._special[rows] = special
-        for parent, row in zip(parents.tolist(), rows.tolist(), strict=True):
+        for parent, row in zip(parents, rows, strict=True):
             self._searches[row] = searches[parent]
-        moved = np.flatnonzero(parents != rows)
-        if len(moved):
-            sources, targets = parents[moved], rows[moved]
-            starts = (search.start for row in targets.tolist() if (search := self._searches[row]) is not None)
+        if targets := [row for parent, row in zip(parents, rows, strict=True) if row != parent]:
+            sources = [parent for parent, row in zip(parents, rows, strict=True) if row != parent]
+            starts = (search.start for row in targets if (search := self._searches[row]) is not None)
             since = slice(min(starts, default=self._step), self._step + 1)
+            self._special[targets] = self._special[sources]
             self._tokens[since, targets] = self._tokens[since, sources]
             self._log_probs[since, targets] = self._log_probs[since, sources]
+        if len(rows) < live:
+            others = [row for row, search in enumerate(self._searches) if search is None]
+            self._special[others] = NO_TOKEN
 
     def _treat(self, rows: Sequence[int], found: Found) -> list[int]:
         """Takes a worse token where the best is suppressed. Returns the rows that end with theirs."""

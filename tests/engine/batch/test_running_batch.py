@@ -2,12 +2,11 @@
 
 from itertools import permutations
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.batch import placing
+from engine.batch.placing import place
 from engine.request import FinishReason
 from tests.engine.batch.engine_batch import (
     END,
@@ -33,11 +32,6 @@ from tests.fakes import BEST, ROW_BYTES
 
 children = st.integers(1, 40).flatmap(lambda old: st.lists(st.integers(0, old - 1), max_size=40))
 """The row that each child continues."""
-
-
-def place(parents: list[int]) -> list[int]:
-    rows: list[int] = placing.place(np.array(parents, np.intp)).tolist()
-    return rows
 
 
 @given(children)

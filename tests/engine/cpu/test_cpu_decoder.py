@@ -122,7 +122,7 @@ class Batch:
 
     def take(self, parents: Sequence[int]) -> None:
         """Lets children continue these rows, wherever `place` puts them."""
-        taken = dict(zip(place(np.array(parents, np.intp)).tolist(), parents, strict=True))
+        taken = dict(zip(place(parents), parents, strict=True))
         order = [taken[row] for row in range(len(parents))]
         self.cache.take(order)
         self.left += [row for index, row in enumerate(self.rows) if index not in order]

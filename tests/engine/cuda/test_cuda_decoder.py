@@ -101,7 +101,7 @@ class Batches:
 
     def take(self, parents: Sequence[int]) -> None:
         """Lets children continue these rows, wherever `place` puts them."""
-        taken = dict(zip(place(np.array(parents, np.intp)).tolist(), parents, strict=True))
+        taken = dict(zip(place(parents), parents, strict=True))
         order = [taken[row] for row in range(len(parents))]
         expected, found = (cache.take(order) for cache in (self.expected, self.device))
         assert (found > 0) == (expected > 0)  # how much is another question: a device copies blocks of positions

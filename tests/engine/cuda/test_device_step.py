@@ -82,7 +82,7 @@ class Pair:
                 cache.join(source)
 
     def take(self, parents: Sequence[int]) -> list[int]:
-        taken = dict(zip(place(np.array(parents, np.intp)).tolist(), parents, strict=True))
+        taken = dict(zip(place(parents), parents, strict=True))
         order = [taken[row] for row in range(len(parents))]
         return [cache.take(order) for cache in self.caches]
 

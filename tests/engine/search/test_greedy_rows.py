@@ -54,7 +54,7 @@ def test_rows_come_and_go_for_ever() -> None:
         assert [list(rows.hypotheses(row)[0].token_ids) for row in over] == [targets[row] for row in over]
         stay = [row for row in range(len(targets)) if row not in over]
         chance.shuffle(stay)
-        rows.take(np.array(stay), np.arange(len(stay)), len(stay))
+        rows.take(stay, range(len(stay)), len(stay))
         targets = [targets[row] for row in stay]
         assert rows.fed.tolist() == [target[-1] for target in targets]
     assert len(rows.fed) == 19
@@ -65,7 +65,7 @@ def test_a_search_that_follows_a_longer_one_ends_at_its_own_limit() -> None:
     open_row(rows, max_new_tokens=5)
     open_row(rows, max_new_tokens=2)
     assert [advance(rows, found([1, 1])) for _ in range(2)] == [[], [1]]
-    rows.take(np.array([0]), np.array([0]), 1)
+    rows.take([0], [0], 1)
     open_row(rows, max_new_tokens=3)
     assert [advance(rows, found([1, 1])) for _ in range(3)] == [[], [], [0, 1]]
 
@@ -81,7 +81,7 @@ def test_as_many_tokens_are_asked_for_as_may_be_suppressed() -> None:
     assert advance(rows, Found(ids, log_probs)) == [2]
     assert rows.fed.tolist() == [4, 6, END]
     assert rows.hypotheses(2)[0].score == pytest.approx(fsum([log_probs[2, 1]]))
-    rows.take(np.array([], np.intp), np.array([], np.intp), 0)
+    rows.take([], [], 0)
     rows.join()
     assert rows.ask == Ask(1)
 
