@@ -11,7 +11,8 @@ the vocabulary is too small for `num_beams` different hypotheses there are fewer
 
 from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice, pairwise
 from math import floor
 from operator import attrgetter
@@ -42,13 +43,21 @@ Written = tuple[tuple[int, ...], tuple[float, ...]]
 """All tokens of a hypothesis, and the costs up to each; if nobody wants those, up to the last one."""
 
 
-class Finished(NamedTuple):
+@dataclass(slots=True, eq=False)
+class Finished:
     """A finished hypothesis. Its tokens are on a long way back, which few go: others soon push it out."""
 
     score: float
     reason: FinishReason
-    written: Callable[[], Written]
+    write: Callable[[], Written]
     """Goes that way, as long as the search is there."""
+    _written: Written | None = None
+
+    def written(self) -> Written:
+        """What there is on that way. It is gone once at most."""
+        if self._written is None:
+            self._written = self.write()
+        return self._written
 
 
 class Past(NamedTuple):
@@ -66,7 +75,18 @@ class BeamSearch:
         self._decoding, self._rules = decoding, rules
         self.end_ids, self._forced_end_id = rules.end_ids, rules.forced_end_id
         self.suppressed = rules.suppressed_ids - rules.end_ids
+        self.special = (*self.end_ids, *self.suppressed)
+        """Tokens that it does not merely append."""
         self._free_tokens = free_tokens(decoding, rules)
+        self.last = max(1, self._free_tokens)
+        """The step after which it is over at the latest: one is made even if there is nothing to choose."""
+        self.num_beams = decoding.num_beams // decoding.num_beam_groups
+        """Live hypotheses that it keeps at most."""
+        patient = floor(self.num_beams * decoding.patience + 0.5)
+        self.kept = max(patient, min(decoding.num_return_sequences, self.num_beams))
+        """Finished hypotheses that it is over with, and keeps (Kasai et al. 2022, section 2.2, `patience`)."""
+        self.candidates = candidates(decoding, rules)
+        """Tokens that must be seen of each of its rows."""
         self.constrained = bool(decoding.must_include)
         """Every hypothesis must have some phrases."""
         self.phrases = phrases_of(decoding.must_include) if self.constrained else NO_PHRASES
@@ -74,27 +94,6 @@ class BeamSearch:
         """Best first, at most `most`."""
         self._unsure = bool(decoding.coverage_penalty)
         """What they leave out of the source lowers their scores, once they are looked at."""
-
-    @property
-    def num_beams(self) -> int:
-        """Live hypotheses that it keeps at most."""
-        return self._decoding.num_beams
-
-    @property
-    def kept(self) -> int:
-        """Finished hypotheses that it is over with, and keeps (Kasai et al. 2022, section 2.2, `patience`)."""
-        patient = floor(self.num_beams * self._decoding.patience + 0.5)
-        return max(patient, min(self._decoding.num_return_sequences, self.num_beams))
-
-    @property
-    def candidates(self) -> int:
-        """Tokens that must be seen of each of its rows."""
-        return candidates(self._decoding, self._rules)
-
-    @property
-    def last(self) -> int:
-        """The step after which it is over at the latest: one is made even if there is nothing to choose."""
-        return max(1, self._free_tokens)
 
     @property
     def most(self) -> int:
@@ -209,7 +208,7 @@ class BeamSearch:
 
     def _finish(self, length: int, cost: float, reason: FinishReason, written: Callable[[], Written]) -> None:
         """Keeps a hypothesis of so many tokens, if it is one of the best."""
-        finished = Finished(score(-cost, length, self._decoding.length_penalty), reason, cache(written))
+        finished = Finished(score(-cost, length, self._decoding.length_penalty), reason, written)
         insort(self.finished, finished, key=lambda one: -one.score)
         del self.finished[self.most :]
 

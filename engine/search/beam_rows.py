@@ -124,7 +124,7 @@ class BeamRows:
         assert self._extended is not None
         step, broken = self._extended.step, self._broken(found)
         ranking = Ranking(self._costs, found.token_ids[self._rows], found.log_probs[self._rows])
-        special = {*self._extended.unusual, *np.flatnonzero(self._careful).tolist()}
+        special = {*self._extended.unusual, *self._careful.nonzero()[0].tolist()}
         if self._banks:
             numbers = self._banks.numbers
             lengths = np.array([self._paths.length(number) for number in numbers.tolist()])
@@ -134,7 +134,7 @@ class BeamRows:
         over = self._choose(ranking, step, special, broken)
         if self._banks:
             self._banks.go_on(step)
-        self._go_on(step, np.take_along_axis(self._rows, step.parents, 1))
+        self._go_on(step, self._rows[np.arange(len(self._rows))[:, None], step.parents])
         self.unsettled = False
         return {number: self._results(number, number in broken) for number in over}
 
@@ -188,8 +188,7 @@ class BeamRows:
         self._searches[number : number + 1] = [search]
         self._paths.begin(number)
         self._fit()
-        special = [*search.end_ids, *search.suppressed]
-        self._special[number, : len(special)] = special
+        self._special[number, : len(search.special)] = search.special
         self._wanted[number] = search.num_beams
         self._careful[number] = search.careful or rules.forced_begin_id is not None
         self._due = min(self._due, self._paths.steps + search.last)
@@ -215,8 +214,9 @@ class BeamRows:
             wave.charge(ranking, step, self._wanted)
             self._mend(step, counts, ranking, {*self._to_treat(step), *due}.intersection(wave.numbers.tolist()))
         self.resized = {}
-        over = [] if np.array_equal(counts, self._counts) else self._resize(counts)
-        step.costs[~self._live] = np.inf
+        over = self._resize(counts) if counts.tolist() != self._counts.tolist() else []
+        if not self._plain:
+            step.costs[~self._live] = np.inf
         return over
 
     def _mend(self, step: Step, counts: NDArray[np.intp], ranking: Ranking, searches: Collection[int]) -> None:
@@ -297,7 +297,7 @@ class BeamRows:
             self._searches.pop()
         searches = [search for search in self._searches if search is not None]
         count, width = len(self._searches), max((search.num_beams for search in searches), default=1)
-        special = max((len(search.end_ids) + len(search.suppressed) for search in searches), default=1)
+        special = max((len(search.special) for search in searches), default=1)
         constrained = {number: one for number, one in enumerate(self._searches) if one and one.constrained}
         self._banks.fit(constrained, width)
         self.ask = Ask(max((search.candidates for search in searches), default=1), named=bool(constrained))
@@ -311,8 +311,9 @@ class BeamRows:
         self._compare_counts()
 
     def _compare_counts(self) -> None:
-        self._plain = bool((self._counts == self._costs.shape[1]).all())
-        self._steady = bool((self._counts == self._wanted).all())
+        counts = self._counts.tolist()
+        self._plain = counts.count(self._costs.shape[1]) == len(counts)
+        self._steady = counts == self._wanted.tolist()
 
 
 def _equal(tokens: Sequence[int]) -> bool:

@@ -38,10 +38,6 @@ class BeamGroup(BeamSearch):
         """The groups behind it pay for that too."""
         return self._chosen
 
-    @property
-    def num_beams(self) -> int:
-        return self._decoding.num_beams // self._decoding.num_beam_groups
-
     def advance(self, steps: int, ranked: Iterable[Extension], past: Past) -> Sequence[Extension]:
         children = super().advance(steps, ranked, past)
         if steps < self._decoding.max_new_tokens:
