@@ -146,18 +146,19 @@ class GreedyRows:
         return () if tokens[-1] == NOT_FINITE else (search.hypothesis(tokens, log_probs),)
 
     def take(self, parents: Sequence[int], rows: Sequence[int], live: int) -> None:
-        """Old row parents[i] continues in rows[i]. No other row of the `live` ones is searched here."""
+        """Old row parents[i] continues in rows[i]. No other row of the `live` ones is searched here.
+
+        No row is read after it was overwritten, as with a cache: see `engine.batch.placing.place`.
+        """
         searches, self._searches = self._searches, [None] * live
         self.fed = self._tokens[self._step, :live]
         for parent, row in zip(parents, rows, strict=True):
-            self._searches[row] = searches[parent]
-        if targets := [row for parent, row in zip(parents, rows, strict=True) if row != parent]:
-            sources = [parent for parent, row in zip(parents, rows, strict=True) if row != parent]
-            starts = (search.start for row in targets if (search := self._searches[row]) is not None)
-            since = slice(min(starts, default=self._step), self._step + 1)
-            self._special[targets] = self._special[sources]
-            self._tokens[since, targets] = self._tokens[since, sources]
-            self._log_probs[since, targets] = self._log_probs[since, sources]
+            search = self._searches[row] = searches[parent]
+            if row != parent:
+                since = slice(self._step if search is None else search.start, self._step + 1)
+                self._special[row] = self._special[parent]
+                self._tokens[since, row] = self._tokens[since, parent]
+                self._log_probs[since, row] = self._log_probs[since, parent]
         if len(rows) < live:
             others = [row for row, search in enumerate(self._searches) if search is None]
             self._special[others] = NO_TOKEN

@@ -6,6 +6,7 @@ from math import fsum
 import numpy as np
 import pytest
 
+from engine.batch.placing import place
 from engine.decoder import NOT_FINITE, Ask, Found
 from engine.errors import NotFinite
 from engine.request import Failed
@@ -54,8 +55,9 @@ def test_rows_come_and_go_for_ever() -> None:
         assert [list(rows.hypotheses(row)[0].token_ids) for row in over] == [targets[row] for row in over]
         stay = [row for row in range(len(targets)) if row not in over]
         chance.shuffle(stay)
-        rows.take(stay, range(len(stay)), len(stay))
-        targets = [targets[row] for row in stay]
+        placed = place(stay)
+        rows.take(stay, placed, len(stay))
+        targets = [targets[parent] for _, parent in sorted(zip(placed, stay, strict=True))]
         assert rows.fed.tolist() == [target[-1] for target in targets]
     assert len(rows.fed) == 19
 
