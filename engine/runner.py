@@ -274,7 +274,8 @@ class Runner:
         share = self._queue.share(worker.number, free_rows, worker.used_rows, now, tokens, self._joining)
         requests = share.joining
         late.update(share.late)
-        worker.batch.hold(requests)
+        if requests:
+            worker.batch.hold(requests)
         if share.express:
             self._express_work.notify()
         if requests or late:

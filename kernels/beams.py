@@ -1,6 +1,7 @@
 """The steps of beam searches, by the built library."""
 
 import ctypes
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,18 +62,16 @@ class BeamSteps:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._step = _BeamStep()
-        self._pointer = ctypes.pointer(self._step)
+        self._step_at = ctypes.addressof(self._step)
         none = np.zeros((0, 0), np.int64)
         self._candidates: tuple[NDArray[np.int64], NDArray[np.float32]] = none, none.astype(np.float32)
         self._rows, self._special, self._wanted = none, none, np.zeros(0, np.int64)
         self._costs = none.astype(np.float64)
         self._unusual = np.zeros(0, np.uint8)
-        self._memory = np.zeros((0, 4, 0, 0), np.int64)
-        """Of the steps to come [steps, parents and the like, searches, width]."""
-        self._memory_at = 0
-        """Where it is."""
-        self._used = 0
-        """So many of them are made."""
+        self._coming: Iterator[tuple[NDArray[Any], ...]] = iter(())
+        """Memory of the steps that are made next: of each the first four arrays of what becomes of it."""
+        self._at = self._of_step = self._of_part = 0
+        """Where that of the next one is, and how many bytes a step takes, and each of its arrays."""
 
     def extend(
         self,
@@ -103,18 +102,23 @@ class BeamSteps:
             self._take_searches(rows, wanted, special)
         if costs is not self._costs:
             step.costs, self._costs = _address(costs, np.float64, rows.shape), costs
-        if self._used == len(self._memory):
-            self._memory, self._used = np.empty((STEPS, 4, *rows.shape), np.int64), 0
-            self._memory_at = self._memory.ctypes.data
-        of_step, of_part, *_ = self._memory.strides
-        step.parents = at = self._memory_at + self._used * of_step
-        step.tokens, step.next_costs, step.parent_rows = at + of_part, at + 2 * of_part, at + 3 * of_part
-        self._library.extend_beams(self._pointer)
-        parents, tokens, next_costs, of_rows = self._memory[self._used]
-        self._used += 1
-        self._costs, step.costs = next_costs.view(np.float64), step.next_costs
-        unusual = np.flatnonzero(self._unusual).tolist() if step.unusual_searches else []
-        return ExtendedBeams(parents, tokens, self._costs, of_rows, unusual)
+        parents, tokens, next_costs, of_rows = next(self._coming, None) or self._make_room(rows.shape)
+        at, of_part = self._at, self._of_part
+        costs_at = at + 2 * of_part
+        step.parents, step.tokens, step.next_costs, step.parent_rows = at, at + of_part, costs_at, costs_at + of_part
+        self._at += self._of_step
+        self._library.extend_beams(self._step_at)
+        self._costs, step.costs = next_costs, costs_at
+        unusual = self._unusual.nonzero()[0].tolist() if step.unusual_searches else []
+        return ExtendedBeams(parents, tokens, next_costs, of_rows, unusual)
+
+    def _make_room(self, shape: tuple[int, ...]) -> tuple[NDArray[Any], ...]:
+        """For steps of searches of so many hypotheses. Returns the first one's."""
+        memory = np.empty((STEPS, 4, *shape), np.int64)
+        self._at, (self._of_step, self._of_part, *_) = memory.ctypes.data, memory.strides
+        parents, tokens, costs, rows = memory.swapaxes(0, 1)
+        self._coming = zip(parents, tokens, costs.view(np.float64), rows, strict=True)
+        return next(self._coming)
 
     def _take_candidates(self, token_ids: NDArray[np.int64], log_probs: NDArray[np.float32]) -> None:
         at = _address(token_ids, np.int64, token_ids.shape), _address(log_probs, np.float32, token_ids.shape)
@@ -129,7 +133,7 @@ class BeamSteps:
         step.specials = special.shape[1]
         if (step.searches, step.width) != rows.shape:
             step.searches, step.width = searches, width
-            self._memory, self._used, self._costs = self._memory[:0], 0, np.zeros((0, 0))
+            self._coming, self._costs = iter(()), np.zeros((0, 0))
             self._unusual = np.zeros(searches, np.uint8)
             step.unusual = self._unusual.ctypes.data
 

@@ -58,10 +58,11 @@ class Buffers:
 
     def __init__(self, arrays: Sequence[NDArray[np.generic]]) -> None:
         self._arrays = tuple(arrays)
-        self.pointer = (_Buffer * len(arrays))(*map(_buffer, arrays))
-        self.token_numbers = sum(one.tensors * one.heads * one.head_dim for one in self.pointer)
+        self._told = (_Buffer * len(arrays))(*map(_buffer, arrays))
+        self.address = ctypes.addressof(self._told)
+        self.token_numbers = sum(one.tensors * one.heads * one.head_dim for one in self._told)
         """That are kept of a token."""
-        self.in_pairs = all(one.tensors % 2 == 0 for one in self.pointer)
+        self.in_pairs = all(one.tensors % 2 == 0 for one in self._told)
         """Every other tensor may be the values of the one before it."""
 
     def __len__(self) -> int:
@@ -132,24 +133,27 @@ class Library:
             raise ValueError(f"cross has {cross.shape[1]} numbers of a token, and the cache {cache.token_numbers}")
         _check(
             self._functions.dragoman_store_source(
-                cache.pointer, cross.ctypes.data, cross.strides[0] // 4, len(cross), slot
+                cache.address, cross.ctypes.data, cross.strides[0] // 4, len(cross), slot
             )
         )
 
-    def take_rows(self, rows: object, parents: NDArray[np.int64], buffers: Buffers, done: object) -> None:
-        """Make row i continue old row parents[i]. rows, done: as src/cache.cpp declares them, see `kernels.rows`.
+    def take_rows(self, rows: int, parents: int, count: int, buffers: Buffers, done: int) -> None:
+        """Make row i continue old row parents[i].
+
+        Args:
+            rows: address of the rows, as src/cache.cpp declares them, see `kernels.rows`.
+            parents: address of so many 64-bit numbers.
+            count: how many.
+            buffers: where rows that are copied have anything.
+            done: address of what it took.
 
         Raises:
             ValueError: there is no such row, or no room for so many.
         """
-        _check(
-            self._functions.dragoman_take_rows(
-                rows, parents.ctypes.data, len(parents), buffers.pointer, len(buffers), done
-            )
-        )
+        _check(self._functions.dragoman_take_rows(rows, parents, count, buffers.address, len(buffers), done))
 
-    def extend_beams(self, step: object) -> None:
-        """Find what lives on. step: points to a step as src/beams.cpp declares it, see `kernels.beams`.
+    def extend_beams(self, step: int) -> None:
+        """Find what lives on. step: address of a step as src/beams.cpp declares it, see `kernels.beams`.
 
         Raises:
             ValueError: it is none.

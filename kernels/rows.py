@@ -57,7 +57,9 @@ class RowTable:
         if any(array.dtype != np.int32 or array.shape != (len(slots),) for array in self._arrays):
             raise ValueError(f"numbers of rows are int32, of {len(slots)} rows each")
         self._rows = _Rows(len(slots), 0, *(array.ctypes.data for array in self._arrays))
-        self._done = (ctypes.c_int64 * 3)()
+        self._parents, self._done = np.zeros(len(slots), np.int64), (ctypes.c_int64 * 3)()
+        # To ask where they are takes as long as to move the rows.
+        self._at = ctypes.addressof(self._rows), self._parents.ctypes.data, ctypes.addressof(self._done)
 
     def take(self, live: int, parents: Sequence[int] | NDArray[np.integer], buffers: Buffers) -> Taken:
         """Makes row i continue old row parents[i], of the live ones.
@@ -68,7 +70,10 @@ class RowTable:
         Raises:
             ValueError: there is no such row, no room for so many, or a position is beyond the capacity.
         """
-        self._rows.live = live
-        chosen = np.ascontiguousarray(parents, np.int64)
-        self._library.take_rows(ctypes.byref(self._rows), chosen, buffers, self._done)
+        count, room = len(parents), len(self._parents)
+        if count > room:
+            raise ValueError(f"{count} rows, where there is room for {room}")
+        self._rows.live, self._parents[:count] = live, parents
+        rows, chosen, done = self._at
+        self._library.take_rows(rows, chosen, count, buffers, done)
         return Taken(*self._done)

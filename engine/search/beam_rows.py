@@ -300,7 +300,9 @@ class BeamRows:
         special = max((len(search.special) for search in searches), default=1)
         constrained = {number: one for number, one in enumerate(self._searches) if one and one.constrained}
         self._banks.fit(constrained, width)
-        self.ask = Ask(max((search.candidates for search in searches), default=1), named=bool(constrained))
+        candidates = max((search.candidates for search in searches), default=1)
+        if (self.ask.best, self.ask.named) != (candidates, bool(constrained)):
+            self.ask = Ask(candidates, named=bool(constrained))
         self._counts, self._wanted = _fitted(self._counts, (count,), 0), _fitted(self._wanted, (count,), 0)
         self._careful = _fitted(self._careful, (count,), False)
         self._special = _fitted(self._special, (count, special), NO_TOKEN)
