@@ -17,7 +17,8 @@ def joined(
     spec: of a model that knows second sentences, whose tokens follow the first end token of a source
     """
     ids = np.fromiter(chain.from_iterable(sources), np.int64, sum(map(len, sources)))
-    positions = np.concatenate([np.arange(len(source)) for source in sources])
+    none = np.zeros(0, np.int64)  # a run that only fills up has no source
+    positions = np.concatenate([none, *(np.arange(len(source)) for source in sources)])
     if spec is not None and spec.second_positions:
         ends, firsts = ids == spec.vocabulary.end_id, np.flatnonzero(positions == 0)
         before = np.cumsum(ends) - ends
