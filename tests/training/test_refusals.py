@@ -59,6 +59,7 @@ def test_a_distillation_that_learns_nothing_is_refused() -> None:
     [
         ("mlm", {"validation": {"sentences": 50}}, "validation.sentences"),
         ("mlm", {"training": {"max_steps": 1, "scheduled_sampling": 0.5}}, "training.scheduled_sampling"),
+        ("mlm", {"training": {"max_steps": 1, "label_smoothing": 0.1}}, "training.label_smoothing"),
         ("text", {"masking": {"words": 0.3}}, "masking"),
     ],
 )
@@ -86,6 +87,15 @@ def test_a_price_of_depths_that_no_token_pays_is_refused() -> None:
     with pytest.raises(ValidationError, match=r"training\.ponder_price is the price of depths where tokens halt: set"):
         Experiment.model_validate(run)
     Experiment.model_validate(run | {"model": {"shared_layers": True, "halting": True}})
+
+
+def test_a_vocabulary_that_cannot_be_so_small_is_refused(tmp_path: Path) -> None:
+    """Of six characters, four of which words go on with, and five special tokens."""
+    with pytest.raises(
+        TrainingError, match=r"a vocabulary of 12 pieces cannot .* alone are 15\. Raise vocabulary\.size"
+    ):
+        train_vocabulary(tmp_path / "vocabulary", WordPieces(size=12), ["abc abc", "def"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_run_without_a_name_does_not_write_where_one_stands(tmp_path: Path) -> None:

@@ -73,6 +73,8 @@ class EncoderExperiment(Run):
         unused |= {f"validation.{key}" for key in self.validation.model_fields_set & {"sentences", "num_beams"}}
         if self.objective != "mlm" and "masking" in self.model_fields_set:
             unused.add("masking")
+        if self.objective == "mlm" and self.training.model_dump(exclude_unset=True).get("label_smoothing"):
+            unused.add("training.label_smoothing")
         if unused:
             raise ValueError(f'an encoder with the objective "{self.objective}" has no {", ".join(sorted(unused))}')
         if self.masking.masked + self.masking.random > 1:
