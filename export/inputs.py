@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -200,8 +201,9 @@ def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
     for tag in tags:
         if not WELL_FORMED.fullmatch(tag):
             raise InputError(f"--{side}-language is {tag!r}, which is no language tag; expected one like en or pt-BR")
-        if tags.count(tag) > 1:  # of one language no request has to say which, of the same twice each would
-            raise InputError(f"the {side} language {tag!r} is named {tags.count(tag)} times; once is enough")
+    for tag, times in Counter(tag.lower() for tag in tags).items():
+        if times > 1:  # of one language no request has to say which, of the same twice each would
+            raise InputError(f"the {side} language {tag!r} is named {times} times; once is enough")
     return tuple(tags)
 
 

@@ -72,7 +72,7 @@ def _write(files: Sequence[tuple[Path, str]]) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Outspoken(prog=PROG, description="Shows what a package does with a text, as an HTML page.")
     parser.add_argument("package", type=_path, metavar="PACKAGE", help="folder of a package")
-    parser.add_argument("text", metavar="TEXT", help="to translate")
+    parser.add_argument("text", type=_text, metavar="TEXT", help="to translate")
     parser.add_argument("--out", type=_page, default=Path("inspection.html"), help="the page (default: %(default)s)")
     parser.add_argument("--pictures", type=_path, metavar="FOLDER", help="the page's pictures too, as SVG files")
     parser.add_argument("--beams", type=_count, default=4, help="of the search; 1: greedy (default: %(default)s)")
@@ -91,6 +91,13 @@ def _path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("is empty; leave it out")
     return Path(text)
+
+
+def _text(text: str) -> str:
+    """A server refuses a blank one."""
+    if not text or text.isspace():
+        raise argparse.ArgumentTypeError(f"none of its {len(text)} characters is visible; give one with some to read")
+    return text
 
 
 def _page(text: str) -> Path:

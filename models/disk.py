@@ -7,6 +7,13 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 
+def told(error: Exception) -> str:
+    """What an error says. Of the system's that is the file, if there is one, and the reason, without their number."""
+    if not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    return error.strerror if error.filename is None else f"{error.filename}: {error.strerror}"
+
+
 def sync(path: Path) -> None:
     """Waits until a file, or a folder's list of files, is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)

@@ -15,7 +15,21 @@ pytestmark = pytest.mark.skipif(not FULL.exists(), reason="there is no /dev/full
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.parametrize(("program", "code"), [("export", 2), ("training", 2), ("inspection", 2), ("bench", 1)])
+@pytest.mark.parametrize(
+    ("program", "code"),
+    [
+        ("export", 2),
+        ("training", 2),
+        ("training.corpus", 2),
+        ("training.corpus.check", 2),
+        ("training.corpus.choose", 2),
+        ("training.distill", 2),
+        ("training.encoders", 2),
+        ("inspection", 2),
+        ("server.identity", 1),
+        ("bench", 1),
+    ],
+)
 def test_help_that_has_no_room_is_told(program: str, code: int, unbuffered: str) -> None:
     with FULL.open("wb") as output:
         done = subprocess.run(

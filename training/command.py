@@ -9,6 +9,7 @@ from engine.devices.session import DeviceError
 from engine.errors import EngineError
 from export.command.termination import termination_interrupts
 from models.checkpoint import CheckpointError
+from models.disk import told
 from models.package.checked import PackageError
 from models.tokenizers.tokenizer import TokenizerError
 from training.errors import TrainingError
@@ -27,14 +28,16 @@ def run(work: Callable[[Console], None], where: str = "") -> int:
         with termination_interrupts():
             work(console)
     except (TrainingError, CheckpointError, PackageError, TokenizerError, EngineError, DeviceError, OSError) as error:
-        console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        console.print(f"error: {told(error)}", style="red", markup=False, highlight=False, soft_wrap=True)
         return 2
     except RuntimeError as error:
         found = NO_MEMORY.search(str(error))
         if found is None:
             raise
-        told = f"error: there is not enough memory: {found[1]} more were needed. Lower batches.tokens or model's sizes"
-        console.print(told, style="red", highlight=False, soft_wrap=True)
+        lacking = (
+            f"error: there is not enough memory: {found[1]} more were needed. Lower batches.tokens or model's sizes"
+        )
+        console.print(lacking, style="red", highlight=False, soft_wrap=True)
         return 2
     except KeyboardInterrupt:
         console.print(f"interrupted. Run the same command again to go on{where}", soft_wrap=True)

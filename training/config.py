@@ -1,12 +1,13 @@
 """The file that describes an experiment. Every key is checked, and an unknown one is refused."""
 
+import json
 import tomllib
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import BeforeValidator, Field, Tag, ValidationError, model_validator
 
-from models.architectures import architecture_of
+from models.architectures import BY_ARCHITECTURE
 from models.architectures.prefix.config import Mask
 from models.architectures.recurrent.config import Attends, Cell, FirstState, Score
 from models.checkpoint.tokenizers.marian import Language
@@ -17,13 +18,34 @@ from training.errors import TrainingError
 MOST_BEAMS = 64
 MOST_THREADS = 1024
 """PyTorch crashes with too many."""
+MOST_PIECES = 1_000_000
+"""What trains a vocabulary makes room for all of them at once, or, with some 2 ** 31, never ends."""
+
+
+def _named(path: object) -> object:
+    if not isinstance(path, str | Path):
+        raise ValueError(f"it is {path!r}, and no path; name one in quotes")
+    if path == "":
+        raise ValueError('it is empty; name a folder, "." for the one you are in, or a file')
+    if "\0" in str(path):
+        raise ValueError("it has a zero byte, which no path has; leave it out")
+    return path
+
+
+Named = Annotated[Path, BeforeValidator(_named)]
+"""A file or folder, told by a path."""
+Size = Annotated[int, Field(gt=0, le=1_048_576)]
+"""Of a model's layers and tables."""
+Layers = Annotated[int, Field(gt=0, le=1024)]
+Count = Annotated[int, Field(gt=0, lt=2**31)]
+"""Of steps, tokens and what else a run counts."""
 
 
 class ParallelText(Frozen):
     """Two text files: line n of one is the translation of line n of the other."""
 
-    source: Path
-    target: Path
+    source: Named
+    target: Named
 
 
 class Data(Frozen):
@@ -31,7 +53,7 @@ class Data(Frozen):
 
     train: tuple[ParallelText, ...] = Field(min_length=1)
     validation: ParallelText
-    max_tokens: int = Field(default=256, gt=1)
+    max_tokens: int = Field(default=256, gt=1, lt=2**31)
     """Longest source and longest target, the end token included."""
     too_long: Literal["refuse", "drop"] = "refuse"
     """What becomes of a training pair with a longer side. A validation pair is always refused."""
@@ -45,7 +67,7 @@ class Vocabulary(Frozen):
     source_language: Language
     """BCP-47 tag."""
     target_language: Language
-    size: int = Field(default=8000, gt=2, lt=2**31)
+    size: int = Field(default=8000, gt=2, le=MOST_PIECES)
     """Pieces, the end and the unknown token included."""
     character_coverage: float = Field(default=1.0, ge=0.98, le=1)
     """Share of the text's characters that get a piece. SentencePiece takes no less than 0.98."""
@@ -58,11 +80,11 @@ class TransformerShape(Frozen):
     """
 
     architecture: Literal["transformer"] = "transformer"
-    width: int = Field(default=256, gt=0)
-    encoder_layers: int = Field(default=6, gt=0)
-    decoder_layers: int = Field(default=2, gt=0)
-    heads: int = Field(default=8, gt=0)
-    ffn: int = Field(default=1536, gt=0)
+    width: Size = 256
+    encoder_layers: Layers = 6
+    decoder_layers: Layers = 2
+    heads: Size = 8
+    ffn: Size = 1536
     activation: Activation = "relu"
     shared_layers: bool = False
     depth_signal: bool = False
@@ -74,15 +96,15 @@ class RecurrentShape(Frozen):
     """A recurrent encoder-decoder. `models.architectures.recurrent.config` says what its fields mean."""
 
     architecture: Literal["recurrent"]
-    width: int = Field(default=256, gt=0)
-    encoder_layers: int = Field(default=1, gt=0)
-    decoder_layers: int = Field(default=1, gt=0)
+    width: Size = 256
+    encoder_layers: Layers = 1
+    decoder_layers: Layers = 1
     cell: Cell = "gru"
     bidirectional: bool = True
     reverse_source: bool = False
     first_state: FirstState = "projected"
     score: Score = "additive"
-    window: int | None = Field(default=None, gt=0)
+    window: Count | None = None
     attends: Attends = "before"
     input_feeding: bool = False
     max_positions: int = Field(default=512, gt=1)
@@ -92,10 +114,10 @@ class PrefixShape(Frozen):
     """One stack for source and target. `models.architectures.prefix.config` says what its fields mean."""
 
     architecture: Literal["prefix"]
-    width: int = Field(default=256, gt=0)
-    layers: int = Field(default=6, gt=0)
-    heads: int = Field(default=8, gt=0)
-    ffn: int = Field(default=1024, gt=0)
+    width: Size = 256
+    layers: Layers = 6
+    heads: Size = 8
+    ffn: Size = 1024
     source_mask: Mask = "both"
     activation: Activation = "gelu"
     max_positions: int = Field(default=512, gt=1)
@@ -105,14 +127,14 @@ Shape = Annotated[
     Annotated[TransformerShape, Tag("transformer")]
     | Annotated[RecurrentShape, Tag("recurrent")]
     | Annotated[PrefixShape, Tag("prefix")],
-    Discriminator(architecture_of),
+    BY_ARCHITECTURE,
 ]
 
 
 class Start(Frozen):
     """A checkpoint to begin with, instead of random weights. Patterns are of parameter names, as in `encoder.*`."""
 
-    checkpoint: Path
+    checkpoint: Named
     reset: tuple[str, ...] = ()
     """Parameters that get random weights instead."""
     freeze: tuple[str, ...] = ()
@@ -122,9 +144,9 @@ class Start(Frozen):
 class Batches(Frozen):
     """How much text an update of the weights sees."""
 
-    tokens: int = Field(default=4096, gt=0)
+    tokens: Count = 4096
     """Most tokens of either side of a batch, padding included."""
-    accumulate: int = Field(default=1, gt=0)
+    accumulate: Count = 1
     """Batches of each process whose gradients make one update."""
 
 
@@ -137,8 +159,8 @@ class Optimizer(Frozen):
     kind: Literal["adamw", "muon"] = "adamw"
     """"muon": orthogonalised momentum for the layers' matrices, AdamW for all else."""
     peak_learning_rate: float = Field(default=1e-3, gt=0)
-    warmup_steps: int = Field(default=4000, gt=0)
-    cooldown_steps: int = Field(default=0, ge=0)
+    warmup_steps: Count = 4000
+    cooldown_steps: int = Field(default=0, ge=0, lt=2**31)
     """Last steps, over which the learning rate falls linearly to nothing."""
     betas: tuple[Beta, Beta] = (0.9, 0.98)
     epsilon: float = Field(default=1e-9, gt=0)
@@ -150,7 +172,7 @@ class Optimizer(Frozen):
 class Training(Frozen):
     """What is minimised, for how long, and on what."""
 
-    max_steps: int = Field(gt=0)
+    max_steps: Count
     """Updates of the weights."""
     processor_seconds: float | None = Field(default=None, gt=0)
     """Processor time of all processes after which training stops before `max_steps`, validations included."""
@@ -181,11 +203,11 @@ class Mixture(Frozen):
 class Validation(Frozen):
     """When the validation text is translated, and when training stops because it does not get better."""
 
-    every_steps: int = Field(default=1000, gt=0)
-    sentences: int = Field(default=500, ge=0)
+    every_steps: Count = 1000
+    sentences: int = Field(default=500, ge=0, lt=2**31)
     """The first of the validation text are translated for BLEU; 0: only the loss counts."""
     num_beams: int = Field(default=1, gt=0, le=MOST_BEAMS)
-    patience: int | None = Field(default=None, gt=0)
+    patience: Count | None = None
     """Validations without a new best after which training stops."""
     enough: float | None = Field(default=None, gt=0, le=100)
     """BLEU of a validation after which training stops."""
@@ -200,15 +222,15 @@ class Validation(Frozen):
 class Checkpoints(Frozen):
     """What a run that was killed goes on from."""
 
-    every_steps: int = Field(default=500, gt=0)
-    average: int = Field(default=5, gt=0)
+    every_steps: Count = 500
+    average: Count = 5
     """The last ones, which are kept, and whose mean is a candidate for the final model."""
 
 
 class Distillation(Frozen):
     """A teacher whose logits are matched. The loss is the weighted sum of its parts, each a mean over target tokens."""
 
-    teacher: Path
+    teacher: Named
     """A checkpoint with the same vocabulary."""
     match: Literal["gram", "kl"] = "gram"
     """"gram": squared error of all logits, without computing them; needs the teacher's output table, frozen.
@@ -231,16 +253,10 @@ class Distillation(Frozen):
         return self
 
 
-def _named(path: object) -> object:
-    if path == "":
-        raise ValueError('it is empty; name a folder, "." for the one you are in')
-    return path
-
-
 class Run(Frozen):
     """What is the same whatever is learnt."""
 
-    output: Annotated[Path, BeforeValidator(_named)]
+    output: Named
     """Folder of everything that the run writes."""
     seed: int = Field(default=1, ge=0, lt=2**31)
     batches: Batches = Batches()
@@ -267,6 +283,9 @@ class Experiment(Run):
             raise ValueError("give either both [vocabulary] and [model], or [start]")
         if self.training.scheduled_sampling and not isinstance(self.model, RecurrentShape):
             raise ValueError('training.scheduled_sampling is for models of the architecture "recurrent"')
+        halting = isinstance(self.model, TransformerShape) and self.model.halting
+        if "ponder_price" in self.training.model_fields_set and not halting:
+            raise ValueError("training.ponder_price is the price of depths where tokens halt: set model.halting too")
         if self.mixture is not None and not isinstance(self.model, PrefixShape):
             raise ValueError('[mixture] is for models of the architecture "prefix"')
         return self
@@ -278,7 +297,9 @@ R = TypeVar("R", bound=Run)
 def read_experiment(file: Path, kind: type[R]) -> R:
     """Reads a TOML file. Raises TrainingError."""
     try:
-        return kind.model_validate(tomllib.loads(file.read_text(encoding="utf-8")))
+        told = tomllib.loads(file.read_text(encoding="utf-8"))
+        # As JSON, in which pydantic, being strict, takes lists for tuples and text for paths, and nothing for another.
+        return kind.model_validate_json(json.dumps(told, default=str), strict=True)
     except OSError as error:
         raise TrainingError(f"{file} cannot be read: {error.strerror}") from error
     except ValidationError as error:

@@ -18,7 +18,7 @@ from engine.loading.load import Limits, Loadable, load
 from engine.offline import decode
 from engine.request import FinishReason
 from engine.runner import Runner
-from engine.targets import TargetRules
+from engine.targets import TargetRules, language_rules
 from export.tracing.trace import trace
 from export.tracing.variant import attention_of
 from export.weights.save import save
@@ -85,9 +85,14 @@ class Translating:
 
 
 @contextmanager
-def open_translating(model: Loadable, tokenizer: Tokenizer, limits: TargetLimits) -> Iterator[Translating]:
-    """Starts a worker on every core. Targets end as the model ends them: no end is forced."""
-    rules = replace(model.rules, forced_end_id=None)
+def open_translating(
+    model: Loadable, tokenizer: Tokenizer, limits: TargetLimits, told: TargetRules | None = None
+) -> Iterator[Translating]:
+    """Starts a worker on every core. Targets end as the model ends them: no end is forced.
+
+    told: the rules of targets in the language that the decoder is told, if it is told one
+    """
+    rules = replace(told or model.rules, forced_end_id=None)
     with load(model, CPU, Limits(rows=max(ROWS, limits.num_beams))) as runner:
         yield Translating(runner, rules, tokenizer, model.graphs.spec.max_positions, limits)
 
@@ -167,5 +172,7 @@ def _place(value: ir.Value, model: Architecture) -> _Place | None:
 
 
 def open_package(package: Package, limits: TargetLimits) -> AbstractContextManager[Translating]:
-    """An exported model."""
-    return open_translating(Loadable.of(package), package.tokenizer(), limits)
+    """An exported model, whose targets are in its first language."""
+    model = Loadable.of(package)
+    told = language_rules(model.rules, package.manifest.languages)
+    return open_translating(model, package.tokenizer(), limits, next(iter(told.values()), None))

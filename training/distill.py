@@ -3,17 +3,17 @@
 python -m training.distill PACKAGE --source mono.en --out artifacts/mono writes mono.en and mono.pt.
 """
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dragoman.command.flags.parsing import Outspoken, answered
 from export.command.imports import answer
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser("python -m training.distill", description=__doc__)
+    parser = Outspoken("python -m training.distill", description=__doc__, allow_abbrev=False)
     parser.add_argument("teacher", type=Path, help="package of the teacher, made by python -m export")
     parser.add_argument("--source", type=Path, required=True, help="text to translate, one sentence a line")
     parser.add_argument("--out", type=Path, required=True, help="name of the two files, without the languages")
@@ -29,4 +29,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main, "python -m training.distill", failed=2))

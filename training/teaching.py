@@ -28,6 +28,7 @@ def run(package: Path, source: Path, out: Path, num_beams: int) -> int:
         if not 1 <= num_beams <= MOST_BEAMS:
             raise TrainingError(f"--num-beams is {num_beams}; it is 1 to {MOST_BEAMS}")
         teacher = Package.open(package)
+        languages(teacher)
         with open_package(teacher, TargetLimits(num_beams)) as translating:
             distill(translating, teacher, source, out, num_beams, console)
 
@@ -43,11 +44,12 @@ def distill(
     """
     if not out.name:
         raise TrainingError(f"{out} is a folder; name the two files in it, without the languages")
-    files = [out.with_name(f"{out.name}.{tags[0]}") for tags in languages(teacher)]
+    tags = languages(teacher)
+    files = [out.with_name(f"{out.name}.{tag}") for tag in tags]
     if source.resolve() in (file.resolve() for file in files):
         raise TrainingError(f"{source} would be written over, without what does not end; choose another --out")
     lines = read_lines(source)
-    sources = [translating.tokenizer.encode(line) for line in lines]
+    sources = [translating.tokenizer.encode(line, tags[1], tags[0]) for line in lines]
     check_lengths(source, lines, sources, translating.max_tokens)
     begun = files[1].with_name(f"{files[1].name}.begun")
     begun.parent.mkdir(parents=True, exist_ok=True)
@@ -88,11 +90,24 @@ def check_lengths(source: Path, lines: Sequence[str], sources: Sequence[Sequence
             raise TrainingError(f"{source}, line {number} has {len(ids)} tokens; the teacher takes {limit}. Shorten it")
 
 
-def languages(teacher: Package) -> tuple[Sequence[str], Sequence[str]]:
-    """Source and target languages of a package. Raises TrainingError where it does not translate."""
-    if not teacher.manifest.target_languages:
-        raise TrainingError(f"{teacher.manifest.name} is an encoder alone; give a teacher that translates")
-    return teacher.manifest.source_languages, teacher.manifest.target_languages
+def languages(teacher: Package) -> tuple[str, str]:
+    """Source and target language of a package. Raises TrainingError where they are not two, each by itself."""
+    name, sides = teacher.manifest.name, (teacher.manifest.source_languages, teacher.manifest.target_languages)
+    if not sides[1]:
+        raise TrainingError(f"{name} is an encoder alone; give a teacher that translates")
+    for side, tags in zip(("source", "target"), sides, strict=True):
+        if len(tags) != 1:
+            raise TrainingError(
+                f"{name} has {len(tags)} {side} languages, and the text is in one: export it again with one "
+                f"--{side}-language"
+            )
+    [source], [target] = sides
+    if source == target:
+        raise TrainingError(
+            f"{name} has {source} on both sides, after which both files would be named: export it again with another "
+            f"--target-language, such as {source}-x-teacher"
+        )
+    return source, target
 
 
 def translations_in(begun: Path, heading: str) -> int:

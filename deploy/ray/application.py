@@ -8,7 +8,7 @@ from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
 from ray.serve.schema import LoggingConfig
 
-from deploy.ray.arguments import Arguments, Group
+from deploy.ray.arguments import ENTRY, Arguments, Group
 from deploy.ray.autoscaling import QueueTimePolicy
 from deploy.ray.entry.server import EntryServer
 from deploy.ray.replica.packages import check_models
@@ -39,7 +39,7 @@ def build(args: Arguments) -> Application:
     entry, settings = args.entry, args.entry.server_settings()
     options: dict[str, Any] = {} if entry.shared_port else {"max_replicas_per_node": 1}
     deployment = serve.deployment(
-        name="entry",
+        name=ENTRY,
         num_replicas=entry.replicas,
         ray_actor_options=entry.actor_options(),
         graceful_shutdown_timeout_s=settings.grace_period_s + END_S,

@@ -12,6 +12,8 @@ from server.local.engine import given_settings
 
 GPU_SHARE = 0.9
 """Of a GPU's memory that a replica takes which has all of it: the default of `device_memory_fraction`."""
+ENTRY = "entry"
+"""Name of the deployment of entries."""
 OF_ALL = frozenset(
     {"grace_period_s", "log_format", "log_labels", "log_level", "log_requests", "log_text", "max_document_bytes"}
     | {"max_message_bytes", "max_waiting", "memory_mb", "otlp_endpoint", "trace_sample_ratio"}
@@ -88,6 +90,10 @@ class Group(Part):
     def _check_replicas(self) -> Self:
         if self.min_replicas > self.max_replicas:
             raise ValueError(f"min_replicas is {self.min_replicas}, and max_replicas {self.max_replicas}")
+        if self.num_gpus > 1 and self.num_gpus % 1:
+            raise ValueError(
+                f"num_gpus is {self.num_gpus}: Ray gives a part of one GPU, or whole ones; take a whole number"
+            )
         return self
 
     def server_settings(self) -> Settings:
@@ -151,6 +157,8 @@ class Arguments(BaseModel):
         if not self.groups:
             raise ValueError("groups is empty: name one at least, with its packages")
         names = [group.name for group in self.groups]
+        if ENTRY in names:
+            raise ValueError(f"a group is named {ENTRY}, as the deployment that calls come in by; take another name")
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"two groups are named {twice[0]}")
         return self

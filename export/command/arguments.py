@@ -87,8 +87,8 @@ def parse(arguments: Sequence[str] | None) -> Options:
     for option in ("shortlist_first", "shortlist_best"):
         if getattr(options, option) is not None and options.shortlist is None:
             parser.error(f"--{option.replace('_', '-')} belongs to --shortlist, of whose text a list is made")
-    if options.in_place and options.precision == "int8":
-        parser.error("--in-place keeps the checkpoint's weights, which are not in 8 bits: say --out")
+    if options.in_place and options.precision != "fp32":
+        parser.error(f"--in-place keeps the checkpoint's weights, which are not in {options.precision}: say --out")
     if options.in_place and source_of(options.checkpoint) != "folder":
         parser.error("--in-place makes a folder of yours a package; a model that is fetched goes where --out says")
     return options

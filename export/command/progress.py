@@ -6,6 +6,8 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from models.disk import told
+
 
 class Progress:
     """A spinner on a terminal; elsewhere, a line for every step."""
@@ -36,7 +38,7 @@ class Progress:
         """Shows a line."""
         self._console.print(detail, markup=False, highlight=False, soft_wrap=True)
 
-    def fail(self, error: object, status: int) -> int:
+    def fail(self, error: Exception, status: int) -> int:
         """Says why there is no package. Returns `status`."""
-        self._console.print(f"error: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
+        self._console.print(f"error: {told(error)}", style="red", markup=False, highlight=False, soft_wrap=True)
         return status

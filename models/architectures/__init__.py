@@ -19,10 +19,22 @@ def architecture_of(shape: object) -> object:
     return getattr(shape, "architecture", DEFAULT)
 
 
+ARCHITECTURES = (DEFAULT, "recurrent", "prefix")
+BY_ARCHITECTURE = Discriminator(
+    architecture_of,
+    custom_error_type="architecture",
+    custom_error_message=f"architecture is none of {', '.join(ARCHITECTURES)}",
+)
 AnyConfig = Annotated[
     Annotated[ModelConfig, Tag("transformer")]
     | Annotated[RecurrentConfig, Tag("recurrent")]
     | Annotated[PrefixConfig, Tag("prefix")],
-    Discriminator(architecture_of),
+    BY_ARCHITECTURE,
 ]
 """The shape of a model of any architecture."""
+
+
+def key_of(location: tuple[int | str, ...]) -> str:
+    """The key that pydantic finds a fault at, as its file has it: the model's have no tag of an architecture there."""
+    tagged = location[:1] == ("model",) and location[1:2] in {(name,) for name in ARCHITECTURES}
+    return ".".join(map(str, location[:1] + location[2:] if tagged else location))

@@ -17,6 +17,7 @@ A folder that is half written, cut short or altered does not open.
 
 import hashlib
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator
@@ -165,7 +166,7 @@ def draft(target: Path) -> Iterator[Path]:
     workspace = target.with_name(f".{target.name}.{secrets.token_hex(8)}")
     with ExitStack() as held:  # until it is gone
         try:  # before the first folder is made: Ctrl-C may come at any point
-            workspace.mkdir(parents=True)
+            _make(workspace, target)
             held.enter_context(turn(workspace))  # without locks nobody takes it for one that was left
             folder = workspace / DRAFT
             folder.mkdir()
@@ -297,13 +298,24 @@ def _check_vocabulary(folder: Path, manifest: Manifest) -> None:
         )
 
 
+def _make(workspace: Path, target: Path) -> None:
+    """Raises PackageError, which names what was asked for."""
+    try:
+        workspace.mkdir(parents=True)
+    except OSError as error:
+        raise PackageError(f"{target} cannot be made ({error.strerror}); choose another place") from error
+
+
 def check_target(target: Path) -> None:
     """Export replaces packages, and nothing else: `--out` with a slip in it must not cost anyone a folder.
 
-    Raises PackageError.
+    Nor the time until it would be written. Raises PackageError.
     """
     if target.is_symlink() and not target.exists():
         raise PackageError(f"{target} is a link to what is not there; choose another place, or remove it first")
+    place = next(parent for parent in _behind(target).absolute().parents if parent.exists())
+    if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
+        raise PackageError(f"{target} cannot be made: {place} is no folder to write to; choose another place")
     if target.exists() and not _is_package(target) and not (target.is_dir() and not any(target.iterdir())):
         raise PackageError(f"{target} exists and is not a package; choose another place, or delete it first")
     if target.name in ("", ".."):  # whoever stands in a folder goes with it where another takes its place

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pydantic.dataclasses
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from models.architectures import AnyConfig
+from models.architectures import AnyConfig, key_of
 from models.config import Frozen
 from models.decoding import OPTIONS, Decoding
 from models.encoding import EncodingDefaults
@@ -15,6 +15,11 @@ from models.tokenizers.spec import TokenizerSpec
 
 FORMAT_VERSION: Literal[2] = 2
 WEIGHTS, SHORTLIST = "weights.bin", "shortlist.bin"
+
+MOST_QUOTED = 60
+"""Characters of a wrong value that a message repeats."""
+TELLING = {"missing", "extra_forbidden", "value_error"}
+"""Kinds of faults whose message needs no value, or has it."""
 
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
@@ -284,8 +289,11 @@ class Manifest(Frozen):
 
 
 def first_fault(error: ValidationError) -> str:
-    """The first thing that is wrong, and where."""
+    """The first thing that is wrong, where, and what is there instead."""
     first = error.errors()[0]
-    where = ".".join(map(str, first["loc"]))
+    where = key_of(first["loc"])
     said = first["msg"].removeprefix("Value error, ")  # what pydantic puts before a message of our own
+    found = repr(first["input"])
+    if first["type"] not in TELLING and len(found) <= MOST_QUOTED:
+        said += f"; it is {found}"
     return f"{where}: {said}" if where else said

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from server.errors import ServerError
+from server.errors import ServerError, quoted
 from server.http.asked import Asked
-from server.http.errors import MethodNotAllowed, error_headers
+from server.http.errors import InvalidField, MethodNotAllowed, error_headers
 from server.http.events import Event, EventWriter
 from server.identity.entrance import Entrance
 from server.identity.identity import Credentials
@@ -75,6 +75,13 @@ class HttpCaller:
         """What they get."""
         self.events: EventWriter | None = None
         """What they get of it as it comes."""
+
+    def check_deadline(self) -> None:
+        """Raises InvalidField for what is no number. One with more digits than there may be is longer than any wait."""
+        waits_ms = self.metadata.get(DEADLINE_KEY, "0")
+        if not waits_ms.isdecimal():
+            told = f"{DEADLINE_KEY} is {quoted(waits_ms)}; send whole milliseconds, such as 5000, or leave it out"
+            raise InvalidField(DEADLINE_KEY, told)
 
     def tell(self, call: Call) -> None:
         if self.response is not None:
@@ -140,6 +147,7 @@ class Endpoint:
             else calls.guarded(Call(route.name, request_id(caller.metadata)), caller)
         )
         async with opened:
+            caller.check_deadline()
             if not route.scopes:
                 await self._work(route, asked, caller, send)
             else:

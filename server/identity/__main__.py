@@ -3,7 +3,6 @@
 The token goes into a file that only its owner can read; on the screen are the lines, which have its hash alone.
 """
 
-import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -11,12 +10,15 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from dragoman.command.flags.parsing import Outspoken, answered
 from server.identity.callers import Name
 from server.identity.identity import USUAL_SCOPES, Scope
 from server.identity.tokens import new_token, token_hash
 
+PROG = "python -m server.identity"
 
-def main(arguments: Sequence[str]) -> int:
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     args = _flags().parse_args(arguments)
     try:
@@ -42,12 +44,17 @@ def entry(name: str, token: str, scopes: Sequence[str]) -> str:
 
 def _write(file: Path, token: str) -> None:
     """A file of their own: nobody's is written over. Raises OSError."""
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as opened:
-        opened.write(token + "\n")
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "w") as opened:
+            opened.write(token + "\n")
+    except OSError:
+        file.unlink()  # of part of a token there is no use, and the next try would find it there
+        raise
 
 
-def _flags() -> argparse.ArgumentParser:
-    flags = argparse.ArgumentParser("python -m server.identity", description="Makes a token for a caller.")
+def _flags() -> Outspoken:
+    flags = Outspoken(PROG, description="Makes a token for a caller.", allow_abbrev=False)
     flags.add_argument("name", metavar="NAME", help="the caller's, as the log will have it")
     flags.add_argument("--token-file", type=Path, required=True, help="file to make, which will have the token")
     flags.add_argument(
@@ -60,4 +67,4 @@ def _flags() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(answered(main, PROG))

@@ -161,6 +161,27 @@ def test_no_autoscaler_has_more_replicas_at_least_than_at_most(kind: str) -> Non
     assert render({"autoscaling": {"minReplicas": 11}})  # nobody reads it
 
 
+@pytest.mark.parametrize(
+    ("values", "told"),
+    [
+        (
+            {"settings": {"http_hosts": ["a.example"]}},
+            r"settings\.http_hosts says who .* and http\.enabled is false: say",
+        ),
+        ({"settings": {"http_cors": "*"}}, r"settings\.http_cors says who .* and http\.enabled is false: say true"),
+        (
+            {"package": {"subPath": "en-pt"}},
+            r"package\.subPath is en-pt, and package\.existingClaim, .* is empty: name",
+        ),
+    ],
+    ids=str,
+)
+def test_values_that_lack_another_are_refused(values: Mapping[str, Any], told: str) -> None:
+    """The server would refuse the first two at its start, and the third would be ignored."""
+    with pytest.raises(helm.HelmRenderError, match=told):
+        render(values)
+
+
 def test_settings_reach_the_server_as_they_are_written() -> None:
     settings = {"max_message_bytes": 4194304, "log_level": "warning", "cuda_graphs": False, "trace_sample_ratio": 0.5}
     assert environment(render({"settings": settings})) == {
@@ -175,7 +196,8 @@ def test_settings_reach_the_server_as_they_are_written() -> None:
 
 def test_a_list_reaches_the_server_as_a_list() -> None:
     hosts = ["a.example", "b.example"]
-    told = environment(render({"settings": {"http_hosts": hosts}}))["DRAGOMAN_HTTP_HOSTS"]
+    values = {"settings": {"http_hosts": hosts}, "http": {"enabled": True}}
+    told = environment(render(values))["DRAGOMAN_HTTP_HOSTS"]
     assert list(Settings(http_hosts=told).http_hosts) == hosts  # type: ignore[arg-type]
 
 

@@ -128,6 +128,8 @@ def test_kuberay_takes_its_resource_and_no_other_field() -> None:
     ("change", "told"),
     [
         ({"min_replicas": 3, "max_replicas": 2}, "min_replicas is 3, and max_replicas 2"),
+        ({"num_gpus": 1.5}, r"num_gpus is 1\.5: Ray gives a part of one GPU, or whole ones; take a whole number"),
+        ({"name": "entry"}, "a group is named entry, as the deployment that calls come in by; take another name"),
         ({"settings": {"port": 8500}}, "settings has port"),
         ({"settings": {"tls_key": "key.pem"}}, "settings has tls_key"),
         (

@@ -54,6 +54,7 @@ SLIPS = {
     ),
     "no number": (["x", "--verify-samples", "many"], "argument --verify-samples: invalid int value: 'many'"),
     "in place of what is fetched": (["hf:a/b", "--in-place"], "--in-place makes a folder of yours a package"),
+    "in place of other weights": (["x", "--in-place", "--precision=fp16"], "--in-place keeps the checkpoint's weights"),
     "the size of no list": (["x", "--shortlist-first", "9"], "--shortlist-first belongs to --shortlist, of whose text"),
     "the length of no list": (["x", "--shortlist-best", "9"], "--shortlist-best belongs to --shortlist, of whose text"),
     "a place that is empty": (["x", "--out", ""], "argument --out: is empty; leave it out"),

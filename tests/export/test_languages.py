@@ -80,6 +80,9 @@ def test_tasks_of_the_configuration_are_named(fetched: Fetched) -> None:
 
 def test_a_language_is_named_once(fetched: Fetched) -> None:
     """Of two, each request would have to name one."""
-    options = parse([str(fetched.folder), "--source-language=en", "--target-language=pt", "--target-language=pt"])
-    with pytest.raises(InputError, match="the target language 'pt' is named 2 times; once is enough"):
-        adapt(load_checkpoint(fetched.folder), fetched, options)
+    for again in ("pt", "PT"):
+        options = parse(
+            [str(fetched.folder), "--source-language=en", "--target-language=pt", f"--target-language={again}"]
+        )
+        with pytest.raises(InputError, match="the target language 'pt' is named 2 times; once is enough"):
+            adapt(load_checkpoint(fetched.folder), fetched, options)

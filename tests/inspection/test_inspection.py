@@ -274,6 +274,13 @@ def test_a_text_that_is_no_utf_8_is_refused(tiny_package: Package, capsys: pytes
     assert capsys.readouterr().err == "error: the text is not UTF-8: character 4 is not whole\n"
 
 
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_a_text_of_nothing_is_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(["package", text])
+    assert f"argument TEXT: none of its {len(text)} characters is visible; give one" in capsys.readouterr().err
+
+
 def test_numbers_are_numbers(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["package", TEXT, "--beams", "many"])

@@ -19,6 +19,7 @@ from tests.training.experiments import write_config
 from training.__main__ import main as train
 from training.config import Distillation, Start
 from training.data.batches import Batch
+from training.decoding import TargetLimits, open_package
 from training.distill import main as distill
 from training.objective.objective import WordLevelDistillation
 from training.start import from_checkpoint, load_suppressed
@@ -181,6 +182,44 @@ def test_where_no_translation_ends_it_says_so(
 def test_a_folder_that_is_no_package_is_refused(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert distill([str(tmp_path), "--source", "x", "--out", "y"]) == 2
     assert "is not a package" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("languages", "told"),
+    [
+        (
+            {"source_languages": ["en", "de"]},
+            "has 2 source languages, and the text is in one: export it again with one",
+        ),
+        (
+            {"target_languages": ["pt", "es"]},
+            "has 2 target languages, and the text is in one: export it again with one",
+        ),
+        ({"target_languages": ["en"]}, "has en on both sides, after which both files would be named: export it again"),
+    ],
+    ids=str,
+)
+def test_a_teacher_of_other_than_two_languages_is_refused(
+    languages: dict[str, list[str]],
+    told: str,
+    tiny_package: Package,
+    source: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    folder = Path(shutil.copytree(tiny_package.folder, tmp_path / "package"))
+    edit_json(folder / "manifest.json", **languages)
+    assert distill([str(folder), "--source", str(source), "--out", str(tmp_path / "mono")]) == 2
+    assert told in capfd.readouterr().err
+    assert not list(tmp_path.glob("mono.en"))
+
+
+def test_a_decoder_that_is_told_its_language_is_told_it(tiny_package: Package, tmp_path: Path) -> None:
+    """It was told none, and wrote in any."""
+    folder = Path(shutil.copytree(tiny_package.folder, tmp_path / "package"))
+    edit_json(folder / "manifest.json", languages={"pt": {"begin_id": 7}})
+    with open_package(Package.open(folder), TargetLimits()) as translating:
+        assert translating._rules.forced_begin_id == 7
 
 
 def test_a_teacher_whose_graphs_do_not_run_is_refused(

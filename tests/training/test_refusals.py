@@ -1,8 +1,10 @@
 """What cannot be learnt from, or would be left out without a word, is refused by name."""
 
+import re
 from pathlib import Path
 
 import pytest
+import torch
 from pydantic import ValidationError
 from rich.console import Console
 
@@ -13,6 +15,8 @@ from training.encoders.config import EncoderExperiment, WordPieces
 from training.encoders.run import read
 from training.encoders.text import Vocabulary, labelled_words, train_vocabulary
 from training.errors import TrainingError
+from training.loop.outputs import Outputs
+from training.loop.processes import Processes
 
 SENTENCE = "This sentence has five words"
 PLACE = "Wesnoth\ta document"
@@ -55,6 +59,7 @@ def test_a_distillation_that_learns_nothing_is_refused() -> None:
     [
         ("mlm", {"validation": {"sentences": 50}}, "validation.sentences"),
         ("mlm", {"training": {"max_steps": 1, "scheduled_sampling": 0.5}}, "training.scheduled_sampling"),
+        ("mlm", {"training": {"max_steps": 1, "label_smoothing": 0.1}}, "training.label_smoothing"),
         ("text", {"masking": {"words": 0.3}}, "masking"),
     ],
 )
@@ -70,11 +75,69 @@ def test_keys_that_an_encoder_has_no_use_for_are_refused(objective: str, section
         EncoderExperiment.model_validate(run | section)
 
 
+def test_a_price_of_depths_that_no_token_pays_is_refused() -> None:
+    pair = {"source": "a", "target": "b"}
+    run = {
+        "output": "out",
+        "data": {"train": [pair], "validation": pair},
+        "vocabulary": {"source_language": "en", "target_language": "pt"},
+        "model": {"shared_layers": True},
+        "training": {"max_steps": 1, "ponder_price": 0.02},
+    }
+    with pytest.raises(ValidationError, match=r"training\.ponder_price is the price of depths where tokens halt: set"):
+        Experiment.model_validate(run)
+    Experiment.model_validate(run | {"model": {"shared_layers": True, "halting": True}})
+
+
+def test_a_vocabulary_that_cannot_be_so_small_is_refused(tmp_path: Path) -> None:
+    """Of six characters, four of which words go on with, and five special tokens."""
+    with pytest.raises(
+        TrainingError, match=r"a vocabulary of 12 pieces cannot .* alone are 15\. Raise vocabulary\.size"
+    ):
+        train_vocabulary(tmp_path / "vocabulary", WordPieces(size=12), ["abc abc", "def"])
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_run_without_a_name_does_not_write_where_one_stands(tmp_path: Path) -> None:
     file = tmp_path / "experiment.toml"
     file.write_text('output = ""\n', encoding="utf-8")
     with pytest.raises(TrainingError, match="output: it is empty; name a folder"):
         read_experiment(file, Experiment)
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("output = [1]", "output: it is [1], and no path; name one in quotes"),
+        ('output = "a\\u0000b"', "output: it has a zero byte, which no path has"),
+        ('output = "x"\nseed = true', "seed: Input should be a valid integer; it is True"),
+        ('output = "x"\nseed = "1"', "seed: Input should be a valid integer; it is '1'"),
+        ('output = "x"\nseed = -1', "seed: Input should be greater than or equal to 0; it is -1"),
+        ('output = "x"\ndata.max_tokens = 1', "data.max_tokens: Input should be greater than 1; it is 1"),
+        ('output = "x"\nmodel.architecture = "y"', "model: architecture is none of transformer, recurrent, prefix"),
+        ('output = "x"\nmodel.width = 10000000', "model.width: Input should be less than or equal to 1048576; it is 1"),
+        ('output = "x"\nmodel.encoder_layers = 2000', "model.encoder_layers: Input should be less than or equal to 10"),
+        ('output = "x"\nbatches.tokens = 2147483648', "batches.tokens: Input should be less than 2147483648"),
+    ],
+)
+def test_what_is_wrong_is_told_as_it_stands_in_the_file(line: str, told: str, tmp_path: Path) -> None:
+    file = tmp_path / "experiment.toml"
+    pair = '{ source = "a", target = "b" }'
+    needed = f"training.max_steps = 1\ndata.train = [{pair}]\ndata.validation = {pair}\n"
+    file.write_text(f"{line}\n{needed}", encoding="utf-8")
+    with pytest.raises(TrainingError, match=re.escape(told)):
+        read_experiment(file, Experiment)
+
+
+@pytest.mark.parametrize("output", ["file", "file/run", "loop"])
+def test_an_output_that_can_be_no_folder_is_refused(output: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "loop").symlink_to("loop")
+    with (
+        pytest.raises(TrainingError, match=rf"{output} cannot be a folder \(.+\); choose another output folder"),
+        Outputs(tmp_path / output).claimed(Processes(torch.device("cpu"))),
+    ):
+        pass
 
 
 def test_a_name_with_colons_is_told_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:

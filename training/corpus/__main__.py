@@ -1,10 +1,10 @@
 """Builds the training text English - Portuguese from Debian's packages. Run it again to go on after an interruption."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dragoman.command.flags.parsing import Outspoken, answered
 from export.command.imports import answer
 
 
@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _main(arguments: Sequence[str] | None) -> int:
     from training.corpus.sources.all_sources import SOURCES
 
-    parser = argparse.ArgumentParser("python -m training.corpus", description=__doc__)
+    parser = Outspoken("python -m training.corpus", description=__doc__, allow_abbrev=False)
     parser.add_argument("out", type=Path, help="folder of the texts and their card, README.md")
     parser.add_argument("--work", type=Path, help="folder of the unpacked packages, 2.5 GB; default: OUT/work")
     parser.add_argument(
@@ -35,4 +35,4 @@ def _main(arguments: Sequence[str] | None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main, "python -m training.corpus", failed=2))

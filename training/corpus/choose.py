@@ -1,10 +1,10 @@
 """Chooses from a corpus the training text of models/zoo: python -m training.corpus.choose CORPUS OUT."""
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from dragoman.command.flags.parsing import Outspoken, answered
 from export.command.imports import answer
 
 TEACHER, STUDENT = 48_000, 210_000
@@ -13,7 +13,7 @@ TEACHER, STUDENT = 48_000, 210_000
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns 0, 2 where the corpus cannot be read or is too small, or 130 after Ctrl-C."""
-    parser = argparse.ArgumentParser("python -m training.corpus.choose", description=__doc__)
+    parser = Outspoken("python -m training.corpus.choose", description=__doc__, allow_abbrev=False)
     parser.add_argument("corpus", type=Path, help="what python -m training.corpus wrote")
     parser.add_argument(
         "out", type=Path, help="folder of teacher.en, student.en, train.en, train.pt, valid.en, valid.pt"
@@ -33,4 +33,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(answered(main, "python -m training.corpus.choose", failed=2))

@@ -63,8 +63,11 @@ def claimed(folder: Path, other: str) -> Iterator[None]:
 
     other: what to choose instead
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError as error:
+        raise TrainingError(f"{folder} cannot be a folder ({error.strerror}); choose {other}") from error
     try:
         lock(descriptor, f"another run writes to {folder}: wait for it, or choose {other}")
         yield

@@ -1,25 +1,21 @@
 """The file that describes the training of an encoder. Every key is checked, and an unknown one is refused."""
 
-from pathlib import Path
 from typing import Literal
 
 from pydantic import Field, model_validator
 
 from models.config import Frozen
-from training.config import Run
+from training.config import MOST_PIECES, Layers, Named, Run, Size
 
 Head = Literal["mlm", "text", "tokens"]
-
-MOST_PIECES = 1_000_000
-"""What trains them makes room for all at once."""
 
 
 class EncoderData(Frozen):
     """Text, in files as the objective wants them (`training.encoders.text`)."""
 
-    train: tuple[Path, ...] = Field(min_length=1)
-    validation: Path
-    max_tokens: int = Field(default=128, gt=8)
+    train: tuple[Named, ...] = Field(min_length=1)
+    validation: Named
+    max_tokens: int = Field(default=128, gt=8, lt=2**31)
     """Longest text, special tokens included. A pair of sentences is cut to it; a text with labels is refused."""
 
 
@@ -35,10 +31,10 @@ class WordPieces(Frozen):
 class EncoderShape(Frozen):
     """BERT's: norms after each sub-layer, learned positions, GELU."""
 
-    width: int = Field(default=256, gt=0)
-    layers: int = Field(default=4, gt=0)
-    heads: int = Field(default=4, gt=0)
-    ffn: int = Field(default=1024, gt=0)
+    width: Size = 256
+    layers: Layers = 4
+    heads: Size = 4
+    ffn: Size = 1024
     max_positions: int = Field(default=512, gt=1)
 
 
@@ -62,7 +58,7 @@ class EncoderExperiment(Run):
     data: EncoderData
     vocabulary: WordPieces | None = None
     model: EncoderShape | None = None
-    start: Path | None = None
+    start: Named | None = None
     """A BERT folder of Hugging Face to begin with, instead of random weights."""
     masking: Masking = Masking()
 
@@ -77,6 +73,8 @@ class EncoderExperiment(Run):
         unused |= {f"validation.{key}" for key in self.validation.model_fields_set & {"sentences", "num_beams"}}
         if self.objective != "mlm" and "masking" in self.model_fields_set:
             unused.add("masking")
+        if self.objective == "mlm" and self.training.model_dump(exclude_unset=True).get("label_smoothing"):
+            unused.add("training.label_smoothing")
         if unused:
             raise ValueError(f'an encoder with the objective "{self.objective}" has no {", ".join(sorted(unused))}')
         if self.masking.masked + self.masking.random > 1:

@@ -68,7 +68,7 @@ class Vocabulary:
 
 
 def train_vocabulary(folder: Path, settings: WordPieces, lines: Iterable[str]) -> None:
-    """Writes a tokenizer.json and what transformers wants beside it."""
+    """Writes a tokenizer.json, and what transformers wants beside it. Raises TrainingError where it is too small."""
     tokenizer = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=settings.lowercase)
     tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.BertPreTokenizer(), decoders.WordPiece()
@@ -79,6 +79,11 @@ def train_vocabulary(folder: Path, settings: WordPieces, lines: Iterable[str]) -
         show_progress=False,
     )
     tokenizer.train_from_iterator(lines, trainer)
+    if (made := tokenizer.get_vocab_size()) > settings.size:
+        raise TrainingError(
+            f"a vocabulary of {settings.size} pieces cannot be trained: special tokens and the text's characters alone "
+            f"are {made}. Raise vocabulary.size to that"
+        )
     around = [(token, tokenizer.token_to_id(token)) for token in (CLS, SEP)]
     tokenizer.post_processor = processors.TemplateProcessing(
         single=f"{CLS} $A {SEP}", pair=f"{CLS} $A {SEP} $B:1 {SEP}:1", special_tokens=around

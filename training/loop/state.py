@@ -58,7 +58,7 @@ def save(file: Path, content: Mapping[str, object]) -> None:
             torch.save(content, stream)
     except (OSError, RuntimeError) as error:  # of the first torch makes the second now and then, as it closes a file
         first = error if isinstance(error, OSError) else error.__context__
-        reason = f"[Errno {first.errno}] {first.strerror}" if isinstance(first, OSError) else str(error).splitlines()[0]
+        reason = first.strerror if isinstance(first, OSError) else str(error).splitlines()[0]
         advice = "The last checkpoint is intact: make room, then run the same command again"
         raise TrainingError(f"{file} cannot be written: {reason}. {advice}") from error
 
@@ -72,7 +72,7 @@ def load_state(
     fill_model(model, content["model"], file)
     try:
         for optimizer, kept in zip(optimizers, content["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
+            fill_optimizer(optimizer, kept)
     except ValueError as error:  # another number of them, or of what they update
         raise TrainingError(
             f"{file} is of another optimizer or of other frozen parameters. Choose another output folder, or put "
@@ -82,6 +82,17 @@ def load_state(
     if device.type == "cuda" and content["random_cuda"] is not None:
         torch.cuda.set_rng_state(content["random_cuda"], device)
     return Progress(**content["progress"] | {"position": Position(**content["progress"]["position"])})
+
+
+def fill_optimizer(optimizer: torch.optim.Optimizer, kept: dict[str, Any]) -> None:
+    """Puts back what it has seen of gradients. Its settings stay those of the experiment, which may be others now.
+
+    Raises ValueError where it updates other parameters.
+    """
+    settings = [{key: value for key, value in group.items() if key != "params"} for group in optimizer.param_groups]
+    optimizer.load_state_dict(kept)
+    for group, asked in zip(optimizer.param_groups, settings, strict=True):
+        group.update(asked)
 
 
 def load(file: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import Tensor
 
+from models.architectures import key_of
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.pointers import check_fetched
 from models.package.declared.graphs import NAME_PATTERN
@@ -72,7 +73,7 @@ def check_same(names: Mapping[str, str], content: Mapping[str, Any], file: Path 
 def invalid(error: ValidationError, file: Path | str) -> CheckpointError:
     """The first thing that is wrong with a file's values."""
     first = error.errors()[0]
-    key = ".".join(map(str, first["loc"]))
+    key = key_of(first["loc"])
     if first["type"] == "missing":
         return CheckpointError(f"{file}: {key} is missing")
     found = f"{key} is {first['input']!r}; " if key else ""

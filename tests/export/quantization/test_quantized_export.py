@@ -174,7 +174,10 @@ def test_too_few_references_are_refused(tmp_path: Path) -> None:
         (["--calibration", "text"], "--calibration belongs to --precision int8; the precision is fp32"),
         (["--references", "text", "--precision", "fp16"], "--references belongs to --precision int8"),
         (["--most-bleu-loss", "1", "--precision", "int8"], "--most-bleu-loss belongs to --references"),
-        (["--in-place", "--precision", "int8"], "--in-place keeps the checkpoint's weights, which are not in 8 bits"),
+        (
+            ["--in-place", "--precision", "int8"],
+            "--in-place keeps the checkpoint's weights, which are not in int8: say",
+        ),
     ],
 )
 def test_options_that_do_not_go_together(arguments: list[str], reason: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -184,7 +184,7 @@ CHANGES = {
     ('["attention", "max"]', '["attention", "median"]'): "encoding.poolings.1 is 'median'",
     ('["attention", "max"]', '["max"]\ndense = 3'): "encoding.dense",
     ("width = 24", "width = 25"): "width 25 is not a multiple of 3 heads",
-    ("width = 24", "breadth = 24"): "model.transformer.width is missing",
+    ("width = 24", "breadth = 24"): "model.width is missing",
     ("encoder_ffn = 40", "encoder_ffn = 48"): "linear1.weight has shape [40, 24]; expected [48, 24]",
     ("encoder_layers = 2", "encoder_layers = 1"): "has no tensor stacks.encoder.layers.1.linear1.bias and 11 more",
     ("encoder_layers = 2", "encoder_layers = 3"): "layers.2.self_attn.in_proj_weight is missing",
@@ -211,7 +211,7 @@ CHANGES = {
     ("[tensors]", "[tensors"): "is not TOML",
     ("pad_id = 0", "pad_id = 1979-05-27"): "is not TOML of text, numbers and tables",
     ("pad_id = 0", "pad_id = 263"): "pad_id 263 is not below the vocabulary size 263",
-    ("pad_id = 0", 'pad_id = "nought"'): "model.transformer.pad_id is 'nought'; Input should be a valid integer",
+    ("pad_id = 0", 'pad_id = "nought"'): "model.pad_id is 'nought'; Input should be a valid integer",
 }
 
 

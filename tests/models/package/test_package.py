@@ -152,7 +152,7 @@ def test_a_manifest_that_is_no_object(copy: Path) -> None:
             "languages.pt has token 212; the model has 212 target tokens",
         ),
         (lambda manifest: manifest.update(languages={"pt": {"start_id": -1}}), "languages.pt.start_id: "),
-        (lambda manifest: manifest["model"].update(width="wide"), "model.transformer.width: "),
+        (lambda manifest: manifest["model"].update(width="wide"), "model.width: "),
         (lambda manifest: manifest["model"].update(encoder_heads=5), "48 is not a multiple of 5 heads"),
         (
             lambda manifest: manifest["encoding"].update(max_tokens=513),

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import os
 import re
 import shutil
 import stat
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from models.package.checked import PackageError
-from models.package.folder import MANIFEST, Package, draft, file_entries, publish, publish_beside
+from models.package.folder import MANIFEST, Package, check_target, draft, file_entries, publish, publish_beside
 from models.package.manifest import Manifest
 from tests.server_process import ROOT
 
@@ -206,6 +207,22 @@ def test_only_a_package_is_replaced(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     with pytest.raises(PackageError, match="exists and is not a package"), draft(tmp_path / "thesis.txt"):
         pass
+
+
+@pytest.mark.parametrize("place", ["file/package", "/proc/nowhere"])
+def test_where_no_folder_can_be_is_refused_by_its_name(place: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    target = tmp_path / place
+    with pytest.raises(PackageError, match=rf"^{target} cannot be made.*choose another place$"), draft(target):
+        pass
+
+
+def test_a_folder_that_may_not_be_written_to_is_refused_before_anything_takes_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    with pytest.raises(PackageError, match=rf"{tmp_path} is no folder to write to; choose another place"):
+        check_target(tmp_path / "a" / "b")
 
 
 @pytest.mark.parametrize("content", ['{"manifest_version": 3, "name": "An extension"}', "[]", ""])

@@ -229,6 +229,15 @@ async def test_a_deadline_of_more_digits_than_connect_allows_is_none(digits: int
         assert response.status_code == 200
 
 
+@pytest.mark.parametrize("told", ["abc", "-1", "1.5", "5s"])
+async def test_a_deadline_that_is_no_number_is_refused(told: str) -> None:
+    async with asking() as (_, client):
+        response = await client.post(TRANSLATE, json=translate_json("A cat."), headers={"connect-timeout-ms": told})
+        assert (response.status_code, reason(response)) == (400, "INVALID_FIELD")
+        said = f'connect-timeout-ms is "{told}"; send whole milliseconds, such as 5000, or leave it out'
+        assert response.json()["message"] == said
+
+
 async def test_a_server_that_ends_says_so_until_it_has() -> None:
     async with asking() as (server, client):
         assert (await client.get("/health")).json() == {"status": "ok"}

@@ -1,11 +1,14 @@
 """`python -m server.identity`: a token in a file, and the lines that let it in."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from server.identity.__main__ import main
 from server.identity.callers import read_callers
+from tests.checkpoints import ROOT
 
 
 def test_its_lines_let_its_token_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -25,6 +28,20 @@ def test_no_file_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file.write_text("somebody's")
     assert main(["a", "--token-file", str(file)]) == 1
     assert (capsys.readouterr().err, file.read_text()) == (f"{file}: File exists\n", "somebody's")
+
+
+def test_no_part_of_a_token_is_left(tmp_path: Path) -> None:
+    """In a process of its own, no file of which may be longer than a byte."""
+    limited = (
+        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (1, 1));"
+        "from server.identity.__main__ import main; sys.exit(main(['a', '--token-file', sys.argv[1]]))"
+    )
+    file = tmp_path / "token"
+    done = subprocess.run(
+        [sys.executable, "-c", limited, str(file)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (1, f"{file}: File too large\n")
+    assert not file.exists()
 
 
 def test_a_name_must_fit_into_a_line_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
