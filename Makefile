@@ -2,7 +2,7 @@
 SHELL := bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help setup tools kernels kernels-if-possible device-kernels device-kernels-if-possible run zoo test simulate fuzz oldest check buf proto dashboards graphs pictures bench lock sbom audit clean
+.PHONY: help setup tools bytecode kernels kernels-if-possible device-kernels device-kernels-if-possible run zoo test simulate fuzz oldest check buf proto dashboards graphs pictures bench lock sbom audit clean
 
 # onnxruntime and torch have wheels for these. The newest of them, where python3 is none. Looked for once, if at all.
 FITS := import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))
@@ -114,6 +114,12 @@ ifneq ($(shell command -v npm),)
 	@npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/server/node
 endif
 	@touch $@
+
+# Each worker of the tests would compile what all of them import. `.ci/run` does it beside `tools`, which wait for the
+# network. A test whose tools are not there yet does not matter: what it imports is compiled when it runs.
+bytecode: export PYTHONDONTWRITEBYTECODE :=
+bytecode: $(STAMP)
+	@nice $(BIN)/python -m pytest --collect-only --quiet -p no:cacheprovider >/dev/null 2>&1 || true
 
 # Weights on huge pages, where Linux leaves that to the process (docs/configuration.md): glibc reads it at start.
 run bench: export GLIBC_TUNABLES ?= glibc.malloc.hugetlb=1

@@ -62,6 +62,9 @@ LONGEST_FILES = (
     "watch/test_truth.py",
 )
 """Each takes half a minute of a core and more. What comes last should be short: a worker has a file for itself."""
+COLLECT_EVERY = 10_000
+"""New objects after which the garbage collector looks for cycles, as in a server. After Python's own 700, looking is a
+tenth of the time of what is all Python: simulated schedules, fuzzed messages."""
 TESTS = Path(__file__).parent
 
 
@@ -86,10 +89,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.timeout(EXPORT_S))
 
 
-def pytest_collection_finish() -> None:
-    """What was imported stays: else each full collection of garbage goes through torch and transformers again."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Nobody looks for garbage while modules are imported, nor ever again in what they have brought."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(COLLECT_EVERY)
+        gc.enable()
 
 
 @pytest.fixture(autouse=True, scope="module")
