@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 LIBRARY = Path(__file__).parent / "lib" / "libdragoman.so"
-OPERATORS = 1
+OPERATORS = 2
 """Version of the operators that this project's graphs want."""
 LAYOUT = 2
 """Version of how caches lie in memory, which the engine and the library have to agree on."""

@@ -17,14 +17,13 @@ def matching(graphs: GraphFiles) -> tuple[NativeGraphs, Library]:
 
 
 def library_of(operators: int) -> Library:
-    """The library with operators of this version. Raises KernelsRefused."""
+    """The library, which has operators of this version. Raises KernelsRefused."""
     try:
         library = open_library()
     except LibraryError as error:
         raise KernelsRefused(str(error)) from error
-    if library.operators != operators:
+    if library.operators < operators:
         raise KernelsRefused(
-            f"the package wants operators of version {operators}, and the library has {library.operators}: "
-            "make kernels, or export the checkpoint again"
+            f"the package wants operators of version {operators}, and the library has {library.operators}: make kernels"
         )
     return library

@@ -64,12 +64,8 @@ class Layers:
 
     def leave(self, y: ir.Value, layer: nn.Linear, residual: Residual, x: ir.Value) -> ir.Value:
         """The last linear layer of a sublayer that got `x`, and what `x` has become."""
-        linear = self.linear.find(layer)
-        if linear.activations is None:
-            return self.join(self.linear.product(y, linear), residual, x)
         norm, attributes = ([], {}) if residual.pre else self._norm(residual.norm)
-        attributes = {**quantization(linear.activations), "activation": "none", **attributes}
-        return self.nodes.ours("QuantLinear", [*linear.inputs(y), x, *norm], attributes)
+        return self.linear.product(y, self.linear.find(layer), added=[x, *norm], norm=attributes)
 
     def join(self, y: ir.Value, residual: Residual, x: ir.Value) -> ir.Value:
         """What a sublayer that got `x` gives, and `x`."""

@@ -1,6 +1,6 @@
 """Linear layers as nodes.
 
-One that the recipe has is a `QuantLinear`. One that it has not is a `Gemm` over the weight as it is traced, [outputs,
+One that the recipe has is a `QuantLinear`. One that it has not is a `Linear` over the weight as it is traced, [outputs,
 inputs], so that a file has it once for both kinds of graphs.
 """
 
@@ -64,12 +64,23 @@ class LinearLayers:
         weight, scales = recipe.weight[:outputs], recipe.scales[:outputs]
         return self._nodes.constant(f"{name}.quantized", weight), self._nodes.constant(f"{name}.scales", scales)
 
-    def product(self, x: ir.Value, linear: Linear, activation: str = "none") -> ir.Value:
-        """activation(x weight^T + bias), [rows, outputs]."""
+    def product(
+        self,
+        x: ir.Value,
+        linear: Linear,
+        activation: str = "none",
+        added: Sequence[ir.Value | None] = (),
+        norm: Attributes | None = None,
+    ) -> ir.Value:
+        """activation(x weight^T + bias), [rows, outputs].
+
+        added: a residual, and the constants of a norm that comes last, whose attributes are `norm`
+        """
+        attributes: Attributes = {"activation": activation, **(norm or {})}
         if linear.activations is None:
-            return self.activate(self._nodes.standard("Gemm", linear.inputs(x), {"transB": 1}), activation)
-        attributes = {**quantization(linear.activations), "activation": activation}
-        return self._nodes.ours("QuantLinear", linear.inputs(x), attributes)
+            return self._nodes.ours("Linear", [*linear.inputs(x), *added], attributes)
+        attributes = {**quantization(linear.activations), **attributes}
+        return self._nodes.ours("QuantLinear", [*linear.inputs(x), *added], attributes)
 
     def _joined(self, parts: Sequence[ir.Value]) -> ir.Value:
         """ONNX Runtime joins constants once, when it loads the graph."""

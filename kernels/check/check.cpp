@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "check/floats.h"
 #include "check/products.h"
 #include "check/selection.h"
 #include "compute/attention.h"
@@ -365,6 +366,7 @@ int check() {
   Scratch scratch;
   check_products(scratch);
   printf("products %016" PRIx64 "\n", hash);
+  check_float_layers();
   check_quantization();
   check_halves();
   check_best_tokens(scratch);

@@ -48,7 +48,7 @@ extern "C" __attribute__((visibility("default"))) int dragoman_use(const char* i
   return 0;
 }
 
-extern "C" __attribute__((visibility("default"))) int dragoman_operators() { return 1; }
+extern "C" __attribute__((visibility("default"))) int dragoman_operators() { return 2; }
 extern "C" __attribute__((visibility("default"))) int dragoman_layout() { return 2; }
 
 }  // namespace dragoman

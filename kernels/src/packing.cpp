@@ -64,6 +64,17 @@ Packing::Packing(const int16_t* weight, const float* scales, const float* bias, 
   }
 }
 
+Packing::Packing(const float* weight, const float* bias, int outputs, int inputs) {
+  expect_width(inputs);
+  const int columns = kernels().float_columns, panels = (outputs + columns - 1) / columns;
+  weights_ = Memory<int8_t>((size_t)panels * columns * inputs * sizeof(float));
+  bias_ = Memory<float>((size_t)panels * columns);
+  kernels().pack_floats(weight, outputs, inputs, (float*)weights_.get());
+  std::copy_n(bias, outputs, bias_.get());
+  const int depth = inputs * (int)sizeof(float);
+  packed_ = {outputs, inputs, depth, panels, weights_.get(), nullptr, nullptr, bias_.get(), Packed::floats};
+}
+
 void expect_width(int64_t inputs) {
   if (inputs < 1) refuse("weight has ", inputs, " inputs; it must have at least 1");
 }

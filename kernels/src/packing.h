@@ -14,6 +14,7 @@ class Packing {
   Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
           float fill_bias, Packed kind = Packed::bytes);
   Packing(const int16_t* weight, const float* scales, const float* bias, int outputs, int inputs);
+  Packing(const float* weight, const float* bias, int outputs, int inputs);
 
   const PackedWeight& weight() const { return packed_; }
 

@@ -196,8 +196,8 @@ NATIVE_ENCODER_INPUTS = ("ids", "positions", "lengths")
 CROSS = "cross"
 NATIVE_DECODER_INPUTS = ("ids", "positions", "slots", "source_slots", "source_lengths", "ranks")
 NAMED_TOKENS = "tokens"
-OPERATORS_VERSION = 1
-"""Of the operators that native graphs are made of."""
+OPERATORS_VERSION = 2
+"""Of the operators that native graphs are made of. A library has those of earlier versions. Version 2 has `Linear`."""
 
 DEVICE_DECODER = "device_decoder.onnx"
 DEVICE_DECODER_INPUTS = ("ids", "positions", "slots", "source_slots", "source_last", "history", "ranks")

@@ -41,7 +41,7 @@ def test_a_library_of_something_else() -> None:
 def test_a_library_of_other_operators(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     assert library.operators == OPERATORS
     monkeypatch.setattr("kernels.library.OPERATORS", 7)
-    with pytest.raises(LibraryError, match=r"version 1, not 7: make kernels"):
+    with pytest.raises(LibraryError, match=r"version 2, not 7: make kernels"):
         open_library(library.path)
 
 

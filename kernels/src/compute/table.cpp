@@ -4,6 +4,7 @@
 #include "compute/attention.h"
 #include "compute/best_tokens.h"
 #include "compute/embed.h"
+#include "compute/float_linear.h"
 #include "compute/linear.h"
 #include "compute/norm.h"
 #include "compute/recurrent.h"
@@ -18,11 +19,11 @@ constexpr auto nibbles = takes_nibbles ? pack_nibbles : nullptr;
 
 extern const Kernels table;
 const Kernels table = {
-    NAME_OF(ISA), columns,      group,              shift,            pack,
-    nibbles,      linear,       linear_of_bytes,    linear_to_bytes,  residual_norm,
-    gate,         embed,        self_attention,     source_attention, packed_attention,
-    recurrence,   gated_unit,   additive_attention, store_source,     best_tokens,
-    top_tokens,   named_tokens,
+    NAME_OF(ISA),     columns,          group,       shift,      float_columns,
+    pack,             nibbles,          pack_floats, any_linear, linear_of_bytes,
+    linear_to_bytes,  residual_norm,    gate,        embed,      self_attention,
+    source_attention, packed_attention, recurrence,  gated_unit, additive_attention,
+    store_source,     best_tokens,      top_tokens,  named_tokens,
 };
 
 }  // namespace dragoman::ISA

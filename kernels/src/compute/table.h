@@ -23,8 +23,8 @@ struct Quantization {
 // The most that rows of s16 may have, and weights of an output: its square is not more than 2^31 - 1.
 constexpr float largest_norm = 46340.f;
 
-// Numbers of packed weights: s8; s16; multiples of 16 of s8, whose four bits share a byte with those of another.
-enum class Packed { bytes, words, nibbles };
+// Numbers of packed weights: s8; s16; multiples of 16 of s8, whose four bits share a byte with those of another; fp32.
+enum class Packed { bytes, words, nibbles, floats };
 
 // A weight [outputs, inputs] as the products want it: panels of such numbers, and facts of each column, filled up to
 // whole panels.
@@ -33,8 +33,8 @@ struct PackedWeight {
   int depth;  // bytes of a row of inputs, filled up with zeros
   int panels;
   const int8_t* weights;  // see isa/portable.h
-  const int32_t* start;   // (shift - zero_point) * the sum of a column's weights; of s16 zeros
-  const float* scales;
+  const int32_t* start;   // (shift - zero_point) * the sum of a column's weights; of s16 zeros; of fp32 null
+  const float* scales;    // of fp32 null
   const float* bias;
   Packed kind = Packed::bytes;
 };
@@ -108,12 +108,14 @@ struct Counts {
 
 struct Kernels {
   const char* name;
-  int columns, group, shift;
+  int columns, group, shift, float_columns;
 
   // weight [outputs, inputs] -> panels of `columns`, inputs filled up to depth.
   void (*pack)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
   // Of multiples of 16. Null where they are bytes like others.
   void (*pack_nibbles)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
+  // The same of fp32: panels of `float_columns`.
+  void (*pack_floats)(const float* weight, int outputs, int inputs, float* panels);
   // Of x fp32 [rows, inputs], or u8. They return how many values were beyond a static range.
   int64_t (*linear)(const Linear&, const float* x, int rows, const float* residual, float* out, Scratch&);
   int64_t (*linear_of_bytes)(const Linear&, const uint8_t* x, int rows, const float* residual, float* out, Scratch&);

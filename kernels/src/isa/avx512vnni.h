@@ -10,6 +10,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6, shift = 0;
+constexpr int float_columns = 64, most_float_rows = 6;
 constexpr int most_nibble_rows = 6, nibble_offset = 0;
 constexpr bool prepares = false;
 

@@ -5,6 +5,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 16, group = 4, most_rows = 6, most_wide_rows = 6;
+constexpr int float_columns = 16, most_float_rows = 6;
 
 // Products of s16, 8 columns after the other 8, so that their sums stay in registers: those of the even and of the odd
 // two of four columns apart, until the end.

@@ -15,6 +15,8 @@
 //   most_nibble_rows The same as most_rows where weights that are multiples of 16 share bytes (pack_nibbles): worth it
 //                    where products take them apart faster than memory brings twice as many, or are faster for
 //                    numbers so small. 0: there they are bytes like others.
+//   float_columns, most_float_rows   The same of fp32, whose panels are [inputs][float_columns]: as many as there are
+//                    registers for, and a multiple of 16.
 //   nibble_offset    What a sixteenth of such a weight is stored with: 0, or 8, so that none is negative.
 //   tile<ROWS, KIND> sums[r][c] = start[c] + sum over k of (x[r][k] - shift) * weight[k][c], exactly, for every u8 x
 //                    and every weight in -127..127. Of words: sum over k of x[r][k] * weight[k][c] of s16, x
@@ -37,6 +39,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 16, group = 4, most_rows = 4, most_wide_rows = 4, shift = 0;
+constexpr int float_columns = 16, most_float_rows = 2;
 constexpr bool prepares = false;
 constexpr int most_nibble_rows = 0, nibble_offset = 0;
 

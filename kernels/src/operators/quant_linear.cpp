@@ -122,6 +122,38 @@ struct QuantLinearU8 {
   Linear linear_{};
 };
 
+struct FloatLinear {
+  static constexpr const char* name = "Linear";
+  static constexpr Port inputs[] = {{ort::float32},       {ort::float32},       {ort::float32},
+                                    {ort::float32, true}, {ort::float32, true}, {ort::float32, true}};
+  static constexpr Port outputs[] = {{ort::float32}};
+
+  explicit FloatLinear(const Node& node) {
+    const Tensor weight = node.constant(1, "weight"), bias = node.constant(2, "bias");
+    expect_shape("weight", weight, {-1, -1});
+    expect_shape("bias", bias, {weight.size(0)});
+    packing_ = Packing(weight.data<float>(), bias.data<float>(), (int)weight.size(0), (int)weight.size(1));
+    linear_.weight = packing_.weight();
+    linear_.activation = activation_of(node.word("activation", "none"));
+    read_norm(node, 4, linear_.weight.outputs, linear_);
+  }
+
+  void run(const Call& call) const {
+    const Tensor x = call.input(0), residual = call.input(3);
+    const int64_t rows = x.size(0), outputs = linear_.weight.outputs;
+    expect_shape("x", x, {-1, linear_.weight.inputs});
+    if (residual) expect_shape("residual", residual, {rows, outputs});
+    if (linear_.norm == Norm::none && call.input(4)) refuse("input 4 (gamma) must be a constant");
+    float* out = call.output(0, {rows, outputs}).data<float>();
+    Scratch scratch;
+    kernels().linear(linear_, x.data<float>(), (int)rows, residual ? residual.data<float>() : nullptr, out, scratch);
+  }
+
+ private:
+  Packing packing_;
+  Linear linear_{};
+};
+
 struct ResidualNorm {
   static constexpr const char* name = "ResidualNorm";
   static constexpr Port inputs[] = {{ort::float32}, {ort::float32, true}, {ort::float32}, {ort::float32, true}};
@@ -170,8 +202,8 @@ struct Gate {
 }  // namespace
 
 std::vector<const OrtCustomOp*> linear_operators() {
-  return {custom_operator<QuantLinear>(), custom_operator<QuantLinearU8>(), custom_operator<ResidualNorm>(),
-          custom_operator<Gate>()};
+  return {custom_operator<FloatLinear>(), custom_operator<QuantLinear>(), custom_operator<QuantLinearU8>(),
+          custom_operator<ResidualNorm>(), custom_operator<Gate>()};
 }
 
 }  // namespace dragoman

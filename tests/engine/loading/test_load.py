@@ -121,7 +121,7 @@ def test_operators_of_another_version_are_refused(exported: Exported, library: L
     assert native is not None
     spec = exported.files.spec.model_copy(update={"native": native.model_copy(update={"operators": 7})})
     files = type(exported.files)(exported.files.folder, spec)
-    with pytest.raises(KernelsRefused, match="wants operators of version 7, and the library has 1"):
+    with pytest.raises(KernelsRefused, match="wants operators of version 7, and the library has 2"):
         NativeDecoder.open(files, 60, 60)
 
 
