@@ -80,7 +80,7 @@ static void float_rows(const Linear& l, const float* x, int rows, const float* r
   }
 }
 
-// Rows go in blocks that stay in the second cache beside a panel, and in a block a panel meets all rows before the next.
+// Rows go in blocks that stay in the second cache beside a panel; in a block a panel meets all rows before the next.
 static void linear_of_floats(const Linear& l, const float* x, int rows, const float* residual, float* out) {
   const PackedWeight& w = l.weight;
   const int fitting = (int)(393216 / ((size_t)w.inputs * sizeof(float))) / most_float_rows * most_float_rows;

@@ -51,23 +51,14 @@ struct Lanes<T, native> {
 };
 
 // Where it is read once, a compiler that knows better would read it again for each use.
-#if defined(EMULATED)  // wider than a register
 template <class T>
-INLINE void keep_in_register(Lanes<T, native>&) {}
-#elif defined(__x86_64__)
-template <class T>
-INLINE void keep_in_register(Lanes<T, native>& a) {
+INLINE void keep_in_register([[maybe_unused]] Lanes<T, native>& a) {
+#if defined(__x86_64__) && !defined(EMULATED)  // emulated ones are wider than a register
   asm("" : "+v"(a.v));
-}
 #elif defined(__aarch64__)
-template <class T>
-INLINE void keep_in_register(Lanes<T, native>& a) {
   asm("" : "+w"(a.v));
-}
-#else
-template <class T>
-INLINE void keep_in_register(Lanes<T, native>&) {}
 #endif
+}
 
 typedef Lanes<float, 16> Floats;
 typedef Lanes<int32_t, 16> Ints;
