@@ -4,6 +4,7 @@ import logging
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from contextlib import closing
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -123,6 +124,14 @@ def test_operators_of_another_version_are_refused(exported: Exported, library: L
     files = type(exported.files)(exported.files.folder, spec)
     with pytest.raises(KernelsRefused, match="wants operators of version 7, and the library has 2"):
         NativeDecoder.open(files, 60, 60)
+
+
+def test_operators_of_an_earlier_version_are_taken(exported: Exported, library: Library) -> None:
+    native = exported.files.spec.native
+    assert native is not None
+    spec = exported.files.spec.model_copy(update={"native": native.model_copy(update={"operators": 1})})
+    with closing(NativeDecoder.open(type(exported.files)(exported.files.folder, spec), 60, 60)) as decoder:
+        assert decoder.device.kernels == library.isa
 
 
 def test_graphs_that_do_not_load_are_refused(exported: Exported, library: Library, tmp_path: Path) -> None:
