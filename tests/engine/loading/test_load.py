@@ -3,8 +3,8 @@
 import logging
 import shutil
 from collections.abc import Sequence
-from dataclasses import replace
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
