@@ -27,15 +27,13 @@ static void float_tile(const float* x, const float* panel, const float* bias, in
     unrolled<ROWS>([&](auto r) INLINED { total[r][v] = start; });
   });
   for (int k = 0; k < inputs; k++, panel += float_columns) {
-    Register weight[float_vectors];
+    Register one[ROWS];
+    unrolled<ROWS>([&](auto r) INLINED { spread(x[(size_t)r * inputs + k], one[r]); });
     unrolled<float_vectors>([&](auto v) INLINED {
-      read(panel + v * native, weight[v]);
-      keep_in_register(weight[v]);  // else GCC loads it again for each row
-    });
-    unrolled<ROWS>([&](auto r) INLINED {
-      Register one;
-      spread(x[(size_t)r * inputs + k], one);
-      unrolled<float_vectors>([&](auto v) INLINED { total[r][v] = total[r][v] + one * weight[v]; });
+      Register weight;
+      read(panel + v * native, weight);
+      keep_in_register(weight);  // else GCC loads it again for each row
+      unrolled<ROWS>([&](auto r) INLINED { total[r][v] = total[r][v] + one[r] * weight; });
     });
   }
   unrolled<ROWS>([&](auto r) INLINED {
@@ -67,15 +65,17 @@ INLINE void finish_floats(const float* sums, int rows, int columns, const float*
 template <Activation A>
 static void float_rows(const Linear& l, const float* x, int rows, const float* residual, float* out) {
   const PackedWeight& w = l.weight;
+  const int tiles = (rows + most_float_rows - 1) / most_float_rows;
   alignas(64) float sums[most_float_rows * float_columns];
   for (int panel = 0; panel < w.panels; panel++) {
     const int at = panel * float_columns, left = w.outputs - at, columns = left < float_columns ? left : float_columns;
     const float* weights = (const float*)w.weights + (size_t)at * w.inputs;
-    for (int row = 0; row < rows; row += most_float_rows) {
-      const int count = rows - row < most_float_rows ? rows - row : most_float_rows;
+    for (int tile = 0, row = 0; tile < tiles; tile++) {
+      const int count = rows / tiles + (tile < rows % tiles);  // a tile of few rows takes as long as one of more
       float_tile_of<most_float_rows>(count, x + (size_t)row * w.inputs, weights, w.bias + at, w.inputs, sums);
       const size_t place = (size_t)row * w.outputs + at;
       finish_floats<A>(sums, count, columns, residual ? residual + place : nullptr, w.outputs, out + place);
+      row += count;
     }
   }
 }

@@ -18,7 +18,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3, shift = 128;
-constexpr int float_columns = 16, most_float_rows = 6;
+constexpr int float_columns = 32, most_float_rows = 3;
 constexpr int most_nibble_rows = 5, nibble_offset = 8;
 constexpr bool prepares = true;
 

@@ -10,7 +10,7 @@
 namespace dragoman::ISA {
 
 constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3, shift = 0;
-constexpr int float_columns = 16, most_float_rows = 6;
+constexpr int float_columns = 32, most_float_rows = 3;
 constexpr bool prepares = false;
 constexpr int most_nibble_rows = 0, nibble_offset = 0;
 
