@@ -49,6 +49,24 @@ void read_norm(const Node& node, size_t gamma_input, int64_t width, Linear& line
   linear.beta = beta ? beta.data<float>() : nullptr;
 }
 
+// What a layer gets, checked, and room for what it gives.
+struct Given {
+  Tensor x;
+  int rows;
+  const float* residual;  // or null
+  float* out;
+
+  // Inputs residual and gamma from `first` on.
+  Given(const Call& call, const Linear& linear, size_t first) : x(call.input(0)), rows((int)x.size(0)) {
+    const Tensor added = call.input(first);
+    expect_shape("x", x, {-1, linear.weight.inputs});
+    if (added) expect_shape("residual", added, {rows, linear.weight.outputs});
+    if (linear.norm == Norm::none && call.input(first + 1)) refuse("input ", first + 1, " (gamma) must be a constant");
+    residual = added ? added.data<float>() : nullptr;
+    out = call.output(0, {rows, linear.weight.outputs}).data<float>();
+  }
+};
+
 struct QuantLinear {
   static constexpr const char* name = "QuantLinear";
   static constexpr Port inputs[] = {{ort::any},           {ort::any},           {ort::float32},      {ort::float32},
@@ -64,21 +82,15 @@ struct QuantLinear {
   }
 
   void run(const Call& call) const {
-    const Tensor x = call.input(0), residual = call.input(4);
-    const int64_t rows = x.size(0), outputs = linear_.weight.outputs;
-    expect_shape("x", x, {-1, linear_.weight.inputs});
-    if (residual) expect_shape("residual", residual, {rows, outputs});
-    if (linear_.norm == Norm::none && call.input(5)) refuse("input 5 (gamma) must be a constant");
-    float* out = call.output(0, {rows, outputs}).data<float>();
-    const float* added = residual ? residual.data<float>() : nullptr;
+    const auto [x, rows, residual, out] = Given(call, linear_, 4);
     if (rows == 0) return;  // kernels begin with a first row
     Scratch scratch;
     if (x.type() == ort::float32) {
-      count(counters.saturated, kernels().linear(linear_, x.data<float>(), (int)rows, added, out, scratch));
+      count(counters.saturated, kernels().linear(linear_, x.data<float>(), rows, residual, out, scratch));
     } else if (x.type() == ort::uint8) {
       if (linear_.quantization.scale == 0) refuse("x is u8, and its scale is 0; give the scale it was quantized with");
       if (linear_.quantization.bits != 8) refuse("x is u8, and bits is ", linear_.quantization.bits, ", not 8");
-      kernels().linear_of_bytes(linear_, x.data<uint8_t>(), (int)rows, added, out, scratch);
+      kernels().linear_of_bytes(linear_, x.data<uint8_t>(), rows, residual, out, scratch);
     } else {
       refuse("x has elements of type ", (int)x.type(), " (ONNX's numbers), not fp32 or u8");
     }
@@ -139,14 +151,9 @@ struct FloatLinear {
   }
 
   void run(const Call& call) const {
-    const Tensor x = call.input(0), residual = call.input(3);
-    const int64_t rows = x.size(0), outputs = linear_.weight.outputs;
-    expect_shape("x", x, {-1, linear_.weight.inputs});
-    if (residual) expect_shape("residual", residual, {rows, outputs});
-    if (linear_.norm == Norm::none && call.input(4)) refuse("input 4 (gamma) must be a constant");
-    float* out = call.output(0, {rows, outputs}).data<float>();
+    const auto [x, rows, residual, out] = Given(call, linear_, 3);
     Scratch scratch;
-    kernels().linear(linear_, x.data<float>(), (int)rows, residual ? residual.data<float>() : nullptr, out, scratch);
+    kernels().linear(linear_, x.data<float>(), rows, residual, out, scratch);
   }
 
  private:
