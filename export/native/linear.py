@@ -86,20 +86,6 @@ class LinearLayers:
         """ONNX Runtime joins constants once, when it loads the graph."""
         return parts[0] if len(parts) == 1 else self._nodes.standard("Concat", parts, {"axis": 0})
 
-    def activate(self, x: ir.Value, activation: str) -> ir.Value:
-        """activation(x) by operators of ONNX."""
-        match activation:
-            case "relu":
-                return self._nodes.standard("Relu", [x])
-            case "gelu":
-                return self._nodes.standard("Gelu", [x])
-            case "gelu_tanh":
-                return self._nodes.standard("Gelu", [x], {"approximate": "tanh"})
-            case "swish":
-                return self._nodes.standard("Mul", [x, self._nodes.standard("Sigmoid", [x])])
-            case _:
-                return x
-
 
 def quantization(activations: Activations) -> Attributes:
     """Of a node, how it quantizes its input. Scale 0: it finds one for each row."""

@@ -36,5 +36,7 @@ AnyConfig = Annotated[
 
 def key_of(location: tuple[int | str, ...]) -> str:
     """The key that pydantic finds a fault at, as its file has it: the model's have no tag of an architecture there."""
-    tagged = location[:1] == ("model",) and location[1:2] in {(name,) for name in ARCHITECTURES}
-    return ".".join(map(str, location[:1] + location[2:] if tagged else location))
+    match location:
+        case ("model", tag, *rest) if tag in ARCHITECTURES:
+            location = ("model", *rest)
+    return ".".join(map(str, location))

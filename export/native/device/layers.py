@@ -47,4 +47,14 @@ class DeviceLayers:
 
     def activate(self, x: ir.Value, activation: str) -> ir.Value:
         """activation(x), by operators of ONNX."""
-        return self._linear.activate(x, activation)
+        match activation:
+            case "relu":
+                return self.nodes.standard("Relu", [x])
+            case "gelu":
+                return self.nodes.standard("Gelu", [x])
+            case "gelu_tanh":
+                return self.nodes.standard("Gelu", [x], {"approximate": "tanh"})
+            case "swish":
+                return self.nodes.standard("Mul", [x, self.nodes.standard("Sigmoid", [x])])
+            case _:
+                return x
