@@ -11,6 +11,8 @@ import pytest
 from dragoman.v1.decoding_pb2 import EARLY_STOPPING_NEVER, DecodingOptions
 from dragoman.v1.encoding_pb2 import EncodeRequest
 from dragoman.v1.encoding_pb2_grpc import EncodingServiceStub
+from dragoman.v1.model_pb2 import ListModelsRequest
+from dragoman.v1.model_pb2_grpc import ModelServiceStub
 from dragoman.v1.translation_pb2 import Candidates, ScoreRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
 from models.package.folder import Package
@@ -22,9 +24,6 @@ ZOO = Path("models/zoo/en-pt")
 LONGEST = 512
 WORDS = Path("export/verification/samples.en.txt").read_text(encoding="utf-8").split()
 MEGABYTES = 1200
-ENDLESS = DecodingOptions(
-    num_beams=16, num_return_sequences=16, length_penalty=10, early_stopping=EARLY_STOPPING_NEVER, max_new_tokens=64
-)
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -47,6 +46,18 @@ def longest_texts(count: int) -> Sequence[str]:
     return texts
 
 
+def widest(channel: grpc.Channel) -> DecodingOptions:
+    """A search of as many beams as the server takes, which goes on to its last token."""
+    [model] = ModelServiceStub(channel).ListModels(ListModelsRequest()).models
+    return DecodingOptions(
+        num_beams=model.max_beams,
+        num_return_sequences=model.max_beams,
+        length_penalty=10,
+        early_stopping=EARLY_STOPPING_NEVER,
+        max_new_tokens=64,
+    )
+
+
 def arrived(server: ServerProcess) -> float:
     """Calls that are being answered, and those that were: the quickest may be before the last has come."""
     metrics = server.metrics()
@@ -67,11 +78,13 @@ def test_the_longest_texts_and_widest_searches_stay_within_the_budget(server: Se
         translate, score = TranslationServiceStub(channel).Translate, TranslationServiceStub(channel).Score
         encode = EncodingServiceStub(channel).Encode
         given = ScoreRequest(contents=[Candidates(content=text, targets=texts[:2]) for text in texts[:4]])
-        searches = [translate.future(TranslateRequest(contents=texts[:4], decoding=ENDLESS)) for _ in range(2)]
+        search = TranslateRequest(contents=texts[:4], decoding=widest(channel))
+        before = arrived(server)
+        searches = [translate.future(search) for _ in range(2)]
         scored = [score.future(given) for _ in range(2)]
         encoded = [encode.future(EncodeRequest(contents=texts)) for _ in range(2)]
         calls: list[Any] = [*searches, *scored, *encoded]
-        eventually(lambda: arrived(server) == len(calls))
+        eventually(lambda: arrived(server) == before + len(calls))
         attacked = thread.submit(attack, server.port, lambda: all(call.done() for call in calls))
         assert all(len(answer.result().translations) == 4 for answer in searches)
         assert all(len(answer.result().contents) == 4 for answer in scored)
