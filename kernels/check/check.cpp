@@ -330,7 +330,7 @@ void check_best_tokens(Scratch& scratch) {
       total += weight[(size_t)n * width + i];
       squares += (double)weight[(size_t)n * width + i] * weight[(size_t)n * width + i];
     }
-    start[n] = (shift - 128) * total;
+    start[n] = (shift(Packed::bytes, 128) - 128) * total;
     scales[n] = 0.01f;
     bias[n] = n < count ? random.real() : -1e30f;
     norms[n] = (float)(std::sqrt(squares) * 0.01 * 1.0001);
@@ -341,6 +341,7 @@ void check_best_tokens(Scratch& scratch) {
     b.bounds[0] = std::fmax(b.bounds[0], norms[n]), b.bounds[1] = rest[n], b.bounds[2] = slack[n];
   }
   b.look = {count, width, width, panels, packed.get(), start.get(), scales.get(), bias.get()};
+  b.look.shift = shift(Packed::bytes, 128);
   b.quantization = {0.f, 128, 8};
   b.table = {Number::int8, weight.data(), scales.get(), count, width};
   b.weight_norms = norms.get(), b.rest_norms = rest.get(), b.bias_slack = slack.get(), b.panel_bounds = bounds.get();

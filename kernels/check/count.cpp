@@ -55,9 +55,10 @@ struct Weight {
     panels = Memory<int8_t>((size_t)count * columns * inputs);
     start = Memory<int32_t>((size_t)count * columns);
     for (int8_t& w : rows) w = random.byte();
-    for (size_t i = 0; i < rows.size(); i++) start[i / inputs] += (shift - 128) * rows[i];
+    for (size_t i = 0; i < rows.size(); i++) start[i / inputs] += (shift(Packed::bytes, 128) - 128) * rows[i];
     pack(rows.data(), outputs, inputs, inputs, panels.get());
-    packed = {outputs, inputs, inputs, count, panels.get(), start.get(), scales.data(), bias.data()};
+    packed = {outputs, inputs, inputs, count, panels.get(), start.get(), scales.data(), bias.data(),
+              Packed::bytes, shift(Packed::bytes, 128)};
   }
 };
 

@@ -32,6 +32,7 @@ void Packing::fill(const int8_t* weight, const float* scales, const float* bias,
 Packing::Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
                  float fill_bias, Packed kind) {
   fill(weight, scales, bias, outputs, inputs, inputs, kind);
+  packed_.shift = kernels().shift(packed_.kind, zero_point);
   for (int n = 0; n < outputs; n++) {
     const int8_t* row = weight + (size_t)n * inputs;
     int32_t total = 0, least = 0;
@@ -47,7 +48,7 @@ Packing::Packing(const int8_t* weight, const float* scales, const float* bias, i
     if (sizes > largest_sum)
       refuse("weight of output ", n, " has sizes that add up to ", sizes, "; of s8 it is ", largest_sum,
              " at most, so that sums of products fit 32 bits");
-    start_[n] = (kernels().shift - zero_point) * total;
+    start_[n] = (packed_.shift - zero_point) * total;
   }
   for (int n = outputs; n < packed_.panels * kernels().columns; n++) bias_[n] = fill_bias;
 }

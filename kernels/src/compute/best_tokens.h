@@ -328,7 +328,7 @@ static double total_where_one_is_wanted(const BestTokens& b, const float* x, flo
     row.common = 0;
     look_at_allowed(b, 1, row, bytes.row(0), scale, allowed, places, centred);
   } else {
-    bytes.done(0, b.look.depth);
+    bytes.done(0);
     LookAtPanels each{b, 1, &scale, &row};
     multiply(b.look, bytes.bytes(), 1, each);
   }
@@ -347,7 +347,7 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
   float* scales = scratch.take<float>(rows);
   RowSearch* searches = scratch.take<RowSearch>(rows);
   int16_t* centred = scratch.take<int16_t>(width);
-  ByteRows bytes(rows, b.look.depth, scratch), again(1, b.look.depth, scratch);
+  ByteRows bytes(rows, b.look, scratch), again(1, b.look, scratch);
   RowSearch* one = scratch.take<RowSearch>(1);
   for (int r = 0; r < rows; r++) {
     const float* row = x + (size_t)r * width;
@@ -359,7 +359,7 @@ static Counts best_tokens(const BestTokens& b, const float* x, int rows, int k, 
       searches[r].common = 0;  // it is that of all tokens
       look_at_allowed(b, k, searches[r], bytes.row(r), scales[r], allowed + (size_t)r * places, places, centred);
     } else {
-      bytes.done(r, b.look.depth);
+      bytes.done(r);
     }
   }
   if (!allowed) {

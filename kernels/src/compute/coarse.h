@@ -220,12 +220,12 @@ static Counts best_tokens_coarsely(const BestTokens& b, const float* x, int rows
   float* query = scratch.take<float>(numbers);
   CoarseRow* found = scratch.take<CoarseRow>(rows);
   const int bests = k > 32 ? 4 : k > 16 ? 2 : 1;
-  ByteRows bytes(rows, c.keys.depth, scratch, c.keys.kind);
+  ByteRows bytes(rows, c.keys, scratch);
   for (int r = 0; r < rows; r++) {
     const bool known = find_query(c, x + (size_t)r * width, width, query);
     scales[r] = scale_of(query, c.keys, by_row);
     quantize_row(query, numbers, scales[r], false, by_row.zero_point, c.keys.depth, bytes.row(r));
-    bytes.done(r, c.keys.depth);
+    bytes.done(r);
     CoarseRow& row = found[r];
     row.total = all(0.f);
     row.most = row.least = row.kept_from = row.raised = lowest;

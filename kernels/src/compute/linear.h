@@ -105,7 +105,7 @@ static int64_t quantize_rows(const PackedWeight& w, const Quantization& q, const
     const float* row = x + (size_t)r * w.inputs;
     scales[r] = scale_of(row, w, q);
     saturated += quantize_row(row, w.inputs, scales[r], q.scale > 0, q.zero_point, w.depth, bytes.row(r));
-    bytes.done(r, w.depth);
+    bytes.done(r);
   }
   return saturated;
 }
@@ -114,7 +114,7 @@ static int64_t linear_of_digits(const Linear& l, const float* x, int rows, const
                                 Scratch& scratch) {
   const PackedWeight& w = l.weight;
   float* scales = scratch.take<float>(rows);
-  ByteRows high(rows, w.depth, scratch), low(rows, w.depth, scratch);
+  ByteRows high(rows, w, scratch), low(rows, w, scratch);
   int64_t saturated = 0;
   for (int r = 0; r < rows; r++) {
     const float* row = x + (size_t)r * w.inputs;
@@ -123,8 +123,8 @@ static int64_t linear_of_digits(const Linear& l, const float* x, int rows, const
         quantize_row_finely(row, w.inputs, scale, l.quantization.zero_point, w.depth, high.row(r), low.row(r));
     if (l.quantization.scale > 0) saturated += beyond;
     scales[r] = scale / 257.f;
-    high.done(r, w.depth);
-    low.done(r, w.depth);
+    high.done(r);
+    low.done(r);
   }
   KeepHigh keep{w, out};
   multiply(w, high.bytes(), rows, keep);
@@ -154,7 +154,7 @@ static int64_t linear(const Linear& l, const float* x, int rows, const float* re
   if (l.weight.kind == Packed::words) return linear_of_words(l, x, rows, residual, out, scratch);
   if (l.quantization.bits == 16) return linear_of_digits(l, x, rows, residual, out, scratch);
   float* scales = scratch.take<float>(rows);
-  ByteRows bytes(rows, l.weight.depth, scratch);
+  ByteRows bytes(rows, l.weight, scratch);
   const int64_t saturated = quantize_rows(l.weight, l.quantization, x, rows, scales, bytes);
   finish<false>(l, bytes.bytes(), rows, scales, residual, out);
   return saturated;
@@ -164,12 +164,12 @@ static int64_t linear_of_bytes(const Linear& l, const uint8_t* x, int rows, cons
                                Scratch& scratch) {
   const PackedWeight& w = l.weight;
   float* scales = scratch.take<float>(rows);
-  ByteRows bytes(rows, w.depth, scratch);
+  ByteRows bytes(rows, w, scratch);
   for (int r = 0; r < rows; r++) {
     scales[r] = l.quantization.scale;
     memcpy(bytes.row(r), x + (size_t)r * w.inputs, w.inputs);
     memset(bytes.row(r) + w.inputs, 0, w.depth - w.inputs);
-    bytes.done(r, w.depth);
+    bytes.done(r);
   }
   finish<false>(l, bytes.bytes(), rows, scales, residual, out);
   return 0;
@@ -208,7 +208,7 @@ struct FinishBytes {
 
 static int64_t linear_to_bytes(const Linear& l, const float* x, int rows, uint8_t* out, Scratch& scratch) {
   float* scales = scratch.take<float>(rows);
-  ByteRows bytes(rows, l.weight.depth, scratch);
+  ByteRows bytes(rows, l.weight, scratch);
   const int64_t saturated = quantize_rows(l.weight, l.quantization, x, rows, scales, bytes);
   FinishBytes each{l, scales, out, all((int32_t)0)};
   multiply(l.weight, bytes.bytes(), rows, each);

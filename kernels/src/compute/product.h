@@ -48,21 +48,21 @@ typedef TileRows<Packed::nibbles> BytesByNibbles;
 
 INLINE size_t padded(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Memory for rows of u8, and then what they become for tile().
+// Memory for rows of u8 that meet a weight, and then what they become for tile().
 struct ByteRows {
-  Packed kind;  // of the weights
+  const PackedWeight& weight;
   uint8_t* plain;
   uint8_t* prepared;
   size_t plain_stride, prepared_stride;
 
-  MEMBER ByteRows(int rows, int depth, Scratch& scratch, Packed kind = Packed::bytes)
-      : kind(kind), plain_stride(padded(depth)), prepared_stride(padded(prepared_bytes(kind, depth))) {
+  MEMBER ByteRows(int rows, const PackedWeight& w, Scratch& scratch)
+      : weight(w), plain_stride(padded(w.depth)), prepared_stride(padded(prepared_bytes(w.kind, w.depth))) {
     plain = scratch.take<uint8_t>(prepares ? plain_stride : rows * plain_stride);
     prepared = prepares ? scratch.take<uint8_t>(rows * prepared_stride) : nullptr;
   }
   MEMBER uint8_t* row(int r) { return prepares ? plain : plain + r * plain_stride; }
-  MEMBER void done(int r, int depth) {
-    if (prepares) prepare(kind, plain, depth, prepared + r * prepared_stride);
+  MEMBER void done(int r) {
+    if (prepares) prepare(weight.kind, weight.shift, plain, weight.depth, prepared + r * prepared_stride);
   }
   template <class Kind = Bytes>
   MEMBER Kind bytes() const {

@@ -37,6 +37,7 @@ struct PackedWeight {
   const float* scales;    // of fp32 null
   const float* bias;
   Packed kind = Packed::bytes;
+  int shift = 0;  // what tile takes off every x
 };
 
 struct Linear {
@@ -108,7 +109,9 @@ struct Counts {
 
 struct Kernels {
   const char* name;
-  int columns, group, shift, float_columns;
+  int columns, group, float_columns;
+  // What a tile takes off every x.
+  int (*shift)(Packed kind, int zero_point);
 
   // weight [outputs, inputs] -> panels of `columns`, inputs filled up to depth.
   void (*pack)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);

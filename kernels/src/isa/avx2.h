@@ -1,8 +1,4 @@
-// AVX2, FMA and F16C. vpmaddubsw adds two products of a u8 and an s8 in 16 bits and saturates: 2 * 255 * 127 do not
-// fit. With y = x - 128 in -128..127 it is fed |y| and, where y is negative, the complement of the weight, ~w = -w - 1:
-//   |y| * ~w = y * w - |y|
-// so that the sum lacks |y| of every negative y, which no column changes and prepare() adds up once. The largest sums
-// of two, 2 * 127 * 127 and 2 * 128 * -128 = -32768, fit exactly.
+// AVX2, FMA and F16C. What becomes of u8 and s8 is told in avx2_bytes.h.
 //
 // Weights that are multiples of 16 are stored as a sixteenth and 8 more, w' = 0..15, and multiply y itself: eight sums
 // of two, 8 * 2 * 15 * -128 = -30720, fit 16 bits, so that few of them are widened. What 8 more make is the row's alone:
@@ -17,15 +13,22 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3, shift = 128;
+constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3;
 constexpr int float_columns = 32, most_float_rows = 3;
 constexpr int most_nibble_rows = 5, nibble_offset = 8;
 constexpr bool prepares = true;
 
-// A prepared row: for each 4 numbers 4 bytes |y| and 4 bytes of y's sign (0 or 255), then the sum of |y| of negative y.
-// Of nibbles: y, then -128 times the sum of y.
+constexpr int shift(Packed kind, int zero_point) { return kind == Packed::nibbles || zero_point ? 128 : 0; }
+
+}  // namespace dragoman::ISA
+
+#include "isa/avx2_bytes.h"
+
+namespace dragoman::ISA {
+
+// Of nibbles: y = x - 128, then -128 times the sum of y.
 constexpr int prepared_bytes(Packed kind, int depth) {
-  return ((kind == Packed::nibbles ? depth : 2 * depth) + 4 + 63) / 64 * 64;
+  return ((kind == Packed::nibbles ? depth + 4 : most_prepared_bytes(depth)) + 63) / 64 * 64;
 }
 
 static void prepare_for_nibbles(const uint8_t* x, int depth, uint8_t* out) {
@@ -38,33 +41,10 @@ static void prepare_for_nibbles(const uint8_t* x, int depth, uint8_t* out) {
   memcpy(out + depth, &surplus, 4);
 }
 
-static void prepare(Packed kind, const uint8_t* x, int depth, uint8_t* out) {
+static void prepare(Packed kind, int shift, const uint8_t* x, int depth, uint8_t* out) {
   if (kind == Packed::nibbles) return prepare_for_nibbles(x, depth, out);
-  __m128i sums = _mm_setzero_si128();
-  int k = 0;
-  for (; k + 16 <= depth; k += 16, out += 32) {
-    const __m128i y = _mm_xor_si128(_mm_loadu_si128((const __m128i*)(x + k)), _mm_set1_epi8(-128));
-    const __m128i magnitude = _mm_abs_epi8(y), sign = _mm_cmpgt_epi8(_mm_setzero_si128(), y);
-    sums = _mm_add_epi64(sums, _mm_sad_epu8(_mm_and_si128(magnitude, sign), _mm_setzero_si128()));
-    _mm_storeu_si128((__m128i*)out, _mm_unpacklo_epi32(magnitude, sign));
-    _mm_storeu_si128((__m128i*)(out + 16), _mm_unpackhi_epi32(magnitude, sign));
-  }
-  int32_t lacking = _mm_cvtsi128_si32(sums) + _mm_extract_epi32(sums, 2);
-  for (; k < depth; k += group, out += 2 * group)
-    for (int i = 0; i < group; i++) {
-      const int y = x[k + i] - 128;
-      out[i] = (uint8_t)(y < 0 ? -y : y);
-      out[group + i] = y < 0 ? 255 : 0;
-      lacking += y < 0 ? -y : 0;
-    }
-  memcpy(out, &lacking, 4);
-}
-
-// 4 bytes of x, which meet each column.
-INLINE __m256i spread(const uint8_t* x) {
-  int32_t four;
-  memcpy(&four, x, 4);
-  return _mm256_set1_epi32(four);
+  if (shift) return prepare_bytes<true>(x, depth, out);
+  prepare_bytes<false>(x, depth, out);
 }
 
 // vpmaddwd multiplies 2 s16 by 2 s16 and adds them to 32 bits: the other two instructions of a step run beside it.
@@ -89,13 +69,6 @@ static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahea
   unrolled<ROWS>([&](auto r) INLINED {
     unrolled<vectors>([&](auto v) INLINED { _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]); });
   });
-}
-
-// The weights, or their complements. They are read anew for each row: in registers they would take those of the sums.
-INLINE __m256i flipped(__m256i sign, const int8_t* weights) {
-  __m256i out;
-  asm("vpxor %2, %1, %0" : "=x"(out) : "x"(sign), "m"(*(const __m256i*)weights));
-  return out;
 }
 
 // 16 columns of a panel, from `at` on.
@@ -151,27 +124,16 @@ static void tile(const uint8_t* x, size_t stride, const int8_t* panel, Ahead ahe
                  int32_t* sums) {
   if constexpr (KIND == Packed::words) return wide_tile<ROWS>(x, stride, panel, ahead, depth, sums);
   if constexpr (KIND == Packed::nibbles) return tile_of_nibbles<ROWS>(x, stride, panel, ahead, start, depth, sums);
-  constexpr int vectors = columns / 8;
-  __m256i total[ROWS][vectors];
-  unrolled<ROWS>([&](auto r) INLINED {
-    const __m256i lacking = spread(x + r * stride + 2 * depth);
-    unrolled<vectors>([&](auto v) INLINED {
-      total[r][v] = _mm256_add_epi32(_mm256_loadu_si256((const __m256i*)(start + 8 * v)), lacking);
-    });
-  });
-  for (int k = 0; k < depth; k += group, panel += columns * group, x += 2 * group) {
-    ahead.ask<columns * group>();
-    unrolled<ROWS>([&](auto r) INLINED {
-      const __m256i magnitude = spread(x + r * stride), sign = spread(x + r * stride + group);
-      unrolled<vectors>([&](auto v) INLINED {
-        const __m256i pairs = _mm256_maddubs_epi16(magnitude, flipped(sign, panel + 32 * v));
-        total[r][v] = _mm256_add_epi32(total[r][v], _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-      });
-    });
+  bool is_signed = false, paired = true;  // all rows, or none, are signed
+  for (int r = 0; r < ROWS; r++) {
+    PreparedRow facts;
+    memcpy(&facts, x + r * stride, sizeof facts);
+    is_signed = facts.is_signed;
+    paired &= facts.paired;
   }
-  unrolled<ROWS>([&](auto r) INLINED {
-    unrolled<vectors>([&](auto v) INLINED { _mm256_store_si256((__m256i*)(sums + r * columns + 8 * v), total[r][v]); });
-  });
+  if (!is_signed) return tile_of_bytes<ROWS, false, true>(x, stride, panel, ahead, start, depth, sums);
+  if (paired) return tile_of_bytes<ROWS, true, true>(x, stride, panel, ahead, start, depth, sums);
+  tile_of_bytes<ROWS, true, false>(x, stride, panel, ahead, start, depth, sums);
 }
 
 INLINE uint32_t bits(Lanes<int32_t, native> mask) { return _mm256_movemask_ps((__m256)mask.v); }

@@ -9,13 +9,14 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6, shift = 0;
+constexpr int columns = 64, group = 4, most_rows = 6, most_wide_rows = 6;
 constexpr int float_columns = 64, most_float_rows = 6;
 constexpr int most_nibble_rows = 6, nibble_offset = 0;
 constexpr bool prepares = false;
 
+constexpr int shift(Packed, int) { return 0; }
 constexpr int prepared_bytes(Packed, int depth) { return depth; }
-INLINE void prepare(Packed, const uint8_t*, int, uint8_t*) {}
+INLINE void prepare(Packed, int, const uint8_t*, int, uint8_t*) {}
 
 // GCC 12 copies registers around the intrinsic.
 template <Packed KIND>

@@ -9,13 +9,14 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3, shift = 0;
+constexpr int columns = 32, group = 4, most_rows = 3, most_wide_rows = 3;
 constexpr int float_columns = 32, most_float_rows = 3;
 constexpr bool prepares = false;
 constexpr int most_nibble_rows = 0, nibble_offset = 0;
 
+constexpr int shift(Packed, int) { return 0; }
 constexpr int prepared_bytes(Packed, int depth) { return depth; }
-INLINE void prepare(Packed, const uint8_t*, int, uint8_t*) {}
+INLINE void prepare(Packed, int, const uint8_t*, int, uint8_t*) {}
 
 template <Packed KIND>
 INLINE void multiply_add(__m256i& total, __m256i x, __m256i weight) {

@@ -9,12 +9,12 @@
 
 namespace dragoman::ISA {
 
-constexpr int shift = 128;
 constexpr bool prepares = true;
 constexpr int most_nibble_rows = 0, nibble_offset = 0;
 
+constexpr int shift(Packed, int) { return 128; }
 constexpr int prepared_bytes(Packed, int depth) { return (depth + 63) / 64 * 64; }
-static void prepare(Packed, const uint8_t* x, int depth, uint8_t* out) {
+static void prepare(Packed, int, const uint8_t* x, int depth, uint8_t* out) {
   for (int k = 0; k < depth; k++) out[k] = x[k] ^ 0x80;
 }
 

@@ -9,12 +9,12 @@
 
 namespace dragoman::ISA {
 
-constexpr int shift = 0;
 constexpr bool prepares = false;
 constexpr int most_nibble_rows = 0, nibble_offset = 0;
 
+constexpr int shift(Packed, int) { return 0; }
 constexpr int prepared_bytes(Packed, int depth) { return depth; }
-INLINE void prepare(Packed, const uint8_t*, int, uint8_t*) {}
+INLINE void prepare(Packed, int, const uint8_t*, int, uint8_t*) {}
 
 typedef uint8x16_t Bytes16;
 INLINE int32x4_t multiply_add(int32x4_t total, Bytes16 x, int8x16_t weight) { return vusdotq_s32(total, x, weight); }

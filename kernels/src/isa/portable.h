@@ -9,9 +9,10 @@
 //                    that meet `group` neighbouring numbers of x. Panels lie one after another, on 64 bytes.
 //                    columns % 16 == 0. Weights of s16 lie in the same bytes, half as many to a group.
 //   most_rows        tile<ROWS, KIND> is made for 1..most_rows, or, of words, 1..most_wide_rows.
-//   shift            What tile takes off every x: 0, or 128 for instructions that want x signed.
-//   prepares         Whether tile wants rows of x changed first, by prepare(kind, x, depth, out), which writes at most
-//                    prepared_bytes(kind, depth) bytes. kind: of the weights.
+//   shift(kind, zero_point)   What tile takes off every x, by the kind of the weights and the zero point of x: 0, or
+//                    128 for instructions that want x signed.
+//   prepares         Whether tile wants rows of x changed first, by prepare(kind, shift, x, depth, out), which writes
+//                    at most prepared_bytes(kind, depth) bytes.
 //   most_nibble_rows The same as most_rows where weights that are multiples of 16 share bytes (pack_nibbles): worth it
 //                    where products take them apart faster than memory brings twice as many, or are faster for
 //                    numbers so small. 0: there they are bytes like others.
@@ -38,13 +39,14 @@
 
 namespace dragoman::ISA {
 
-constexpr int columns = 16, group = 4, most_rows = 4, most_wide_rows = 4, shift = 0;
+constexpr int columns = 16, group = 4, most_rows = 4, most_wide_rows = 4;
 constexpr int float_columns = 16, most_float_rows = 2;
 constexpr bool prepares = false;
 constexpr int most_nibble_rows = 0, nibble_offset = 0;
 
+constexpr int shift(Packed, int) { return 0; }
 constexpr int prepared_bytes(Packed, int depth) { return depth; }
-INLINE void prepare(Packed, const uint8_t*, int, uint8_t*) {}
+INLINE void prepare(Packed, int, const uint8_t*, int, uint8_t*) {}
 
 template <int ROWS>
 static void wide_tile(const uint8_t* x, size_t stride, const int8_t* panel, int depth, int32_t* sums) {
