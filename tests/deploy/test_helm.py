@@ -181,11 +181,15 @@ def test_no_autoscaler_has_more_replicas_at_least_than_at_most(kind: str) -> Non
             {"package": {"subPath": "en-pt"}},
             r"package\.subPath is en-pt, and package\.existingClaim, .* is empty: name",
         ),
+        (
+            {"autoscaling": {"type": "keda"}},
+            r"autoscaling\.type is keda, .* and serviceMonitor\.enabled is false: say true, or give a query",
+        ),
     ],
     ids=str,
 )
 def test_values_that_lack_another_are_refused(values: Mapping[str, Any], told: str) -> None:
-    """The server would refuse the first two at its start, and the third would be ignored."""
+    """The server would refuse the first two at its start, and the others would do nothing."""
     with pytest.raises(helm.HelmRenderError, match=told):
         render(values)
 
@@ -349,7 +353,7 @@ def test_selectors_find_the_pods() -> None:
 def test_an_autoscaler_has_the_replicas_to_itself() -> None:
     assert render()["Deployment"]["spec"]["replicas"] == 2
     for kind, scaler in (("hpa", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")):
-        objects = render({"autoscaling": {"type": kind}})
+        objects = render({"autoscaling": {"type": kind}, "serviceMonitor": {"enabled": True}})
         assert "replicas" not in objects["Deployment"]["spec"]
         assert objects[scaler]["spec"]["scaleTargetRef"]["name"] == objects["Deployment"]["metadata"]["name"]
 
@@ -358,10 +362,24 @@ def test_keda_asks_for_series_that_the_server_has() -> None:
     registry = CollectorRegistry()
     ModelFamilies(registry)
     names = {name for family in registry.collect() for name in (f"{family.name}_sum", f"{family.name}_count")}
-    query = render({"autoscaling": {"type": "keda"}})["ScaledObject"]["spec"]["triggers"][0]["metadata"]["query"]
+    objects = render({"autoscaling": {"type": "keda"}, "serviceMonitor": {"enabled": True}})
+    query = objects["ScaledObject"]["spec"]["triggers"][0]["metadata"]["query"]
     assert 'namespace="prod",service="demo-dragoman-headless"' in query
     asked = set(re.findall(r"dragoman_\w+", query))
     assert asked and asked <= names
+
+
+def test_a_query_of_ones_own_needs_no_service_monitor() -> None:
+    objects = render({"autoscaling": {"type": "keda", "keda": {"query": "vector(1)"}}})
+    assert objects["ScaledObject"]["spec"]["triggers"][0]["metadata"]["query"] == "vector(1)"
+
+
+def test_a_metrics_adapter_is_asked_for_labels_that_series_have() -> None:
+    """It takes a selector's keys for labels of Prometheus, which names with dots and a slash cannot be."""
+    objects = render({"autoscaling": {"type": "hpa", "hpa": {"queueMetric": "dragoman_queue_seconds"}}})
+    [queue] = [m["external"] for m in objects["HorizontalPodAutoscaler"]["spec"]["metrics"] if m["type"] == "External"]
+    headless = objects["HeadlessService"]["metadata"]["name"]
+    assert queue["metric"]["selector"]["matchLabels"] == {"service": headless}  # as KEDA's query has it
 
 
 def test_nobody_is_let_in_where_nobody_is_named() -> None:

@@ -5,6 +5,13 @@
 {{- end }}
 {{- end }}
 
+{{/* Empty, or why KEDA would never have more pods: the query's `or vector(0)` says 0 of series that nobody collects. */}}
+{{- define "dragoman.checkQuery" -}}
+{{- if not (or .autoscaling.keda.query .serviceMonitor.enabled) }}
+{{- fail "autoscaling.type is keda, which asks for the ServiceMonitor's series, and serviceMonitor.enabled is false: say true, or give a query of your own as autoscaling.keda.query" }}
+{{- end }}
+{{- end }}
+
 {{/* Empty, or why no pod can be: what the server would refuse, or nobody would read. */}}
 {{- define "dragoman.checkPod" -}}
 {{- $values := . }}
