@@ -26,11 +26,12 @@
 {{- end }}
 {{- end }}
 
-{{/* Empty, or which settings contradict each other, in the server's own words and by its own defaults. */}}
+{{/* Empty, or which settings contradict each other, in the server's own words and by its own defaults, but for `device`:
+of that an image has a default of its own. */}}
 {{- define "dragoman.checkSettings" -}}
 {{- range $name, $default := dict "device_id" 0 "device_memory_fraction" 0.9 }}
 {{- $value := get $ $name | default $default }}
-{{- if and (eq ($.device | default "cpu") "cpu") (ne (float64 $value) (float64 $default)) }}
+{{- if and (eq ($.device | default "") "cpu") (ne (float64 $value) (float64 $default)) }}
 {{- fail (printf "settings: %s is %s and device cpu: it is of CUDA devices; leave it out, or say cuda" $name (include "dragoman.setting" $value)) }}
 {{- end }}
 {{- end }}
