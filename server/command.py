@@ -5,13 +5,9 @@ or a device that cannot be used.
 """
 
 import os
-import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from itertools import takewhile
-from types import FrameType
-from typing import NoReturn
 
 from models.package.checked import PackageError
 from models.package.home import find, local
@@ -21,33 +17,13 @@ from server.config import PREFIX, ConfigError, load_settings
 def serve(arguments: Sequence[str]) -> int:
     """Returns the exit code."""
     try:
-        with _signals_end_it():
-            settings = load_settings(with_packages(arguments))
-            from server.app import run  # not before: it takes half a second, and `--help` and a slip need none of it
+        settings = load_settings(with_packages(arguments))
+        from server.app import run  # not before: it takes half a second, and `--help` and a slip need none of it
 
-            return run(settings)
+        return run(settings)
     except ConfigError as error:
         print(f"python -m server: {error}", file=sys.stderr)
         return 2
-
-
-@contextmanager
-def _signals_end_it() -> Iterator[None]:
-    """Until the server has handlers of its own. The first process of a container has none, and would miss the signal.
-
-    Where nothing comes to be served, whoever called goes on with those of before.
-    """
-    former = {number: signal.signal(number, _end) for number in (signal.SIGTERM, signal.SIGINT)}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
-
-
-def _end(number: int, frame: FrameType | None) -> NoReturn:
-    """Nothing was begun."""
-    os._exit(0)
 
 
 def with_packages(arguments: Sequence[str]) -> list[str]:

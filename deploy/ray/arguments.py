@@ -19,11 +19,14 @@ OF_ALL = frozenset(
     | {"max_message_bytes", "max_waiting", "memory_mb", "otlp_endpoint", "trace_sample_ratio"}
 )
 OF_A_REPLICA = OF_ALL | {
-    *("cache_mb", "canary_health", "canary_interval_s", "cuda_graphs", "device", "device_id", "device_memory_fraction"),
+    *("cache_mb", "canary_health", "canary_interval_s", "cuda_graphs", "device_memory_fraction"),
     *("engine_restart_window_s", "engine_restarts", "kernels", "max_contents", "max_document_texts", "max_new_tokens"),
     *("max_rows", "max_source_tokens", "require_signed", "workers"),
 }
-"""Settings that it reads. All others are refused: nobody is to believe that they do something."""
+"""Settings that it reads. All others are refused: nobody is to believe that they do something.
+
+Its device is what Ray keeps for it, by `num_gpus`.
+"""
 OF_AN_ENTRY = OF_ALL | {
     *("caller_key", "callers", "connection_age_grace_s", "connection_age_s", "connection_idle_s", "jwt_audience"),
     *("jwt_issuer", "jwt_keys", "max_concurrent_streams", "max_connections", "max_incoming", "pivot", "quota_calls"),
@@ -90,10 +93,11 @@ class Group(Part):
     def _check_replicas(self) -> Self:
         if self.min_replicas > self.max_replicas:
             raise ValueError(f"min_replicas is {self.min_replicas}, and max_replicas {self.max_replicas}")
-        if self.num_gpus > 1 and self.num_gpus % 1:
-            raise ValueError(
-                f"num_gpus is {self.num_gpus}: Ray gives a part of one GPU, or whole ones; take a whole number"
-            )
+        if self.num_gpus > 1:
+            raise ValueError(f"num_gpus is {self.num_gpus:g}: a replica runs on one GPU; take 1, and more replicas")
+        if self.memory_mb is not None and "memory_mb" in self.settings:
+            other = self.settings["memory_mb"]
+            raise ValueError(f"memory_mb is {self.memory_mb}, and settings has {other}: leave it out of settings")
         return self
 
     def server_settings(self) -> Settings:
@@ -139,9 +143,19 @@ class Entry(Part):
         """What Ray keeps for a replica."""
         return {"num_cpus": self.num_cpus, "resources": dict(self.resources)}
 
+    @model_validator(mode="after")
+    def _check_ports(self) -> Self:
+        if self.shared_port and self.replicas > 1 and self.metrics_port:
+            raise ValueError(
+                f"metrics_port is {self.metrics_port} and shared_port true: entries on one node need a metrics port "
+                "each; take 0, which picks a free one, and Prometheus is told which"
+            )
+        return self
+
     def server_settings(self) -> Settings:
         own = {"host": self.host, "port": self.port, "metrics_port": self.metrics_port, "reuse_port": self.shared_port}
-        return given_settings({**own, **self.settings})
+        # Only replicas read it, and check it by their own `max_waiting`: here it is to fit any.
+        return given_settings({**own, "max_contents": 1, **self.settings})
 
 
 class Arguments(BaseModel):

@@ -6,12 +6,12 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
-NAME = r"[^\s/:\[\]*]+"
+NAME = r"[^\s/:,;\[\]*]+"
 HOST = rf"({NAME}|\[[0-9A-Fa-f:.]+\])"
 HOST_NAME = rf"^{HOST}$"
 IPV6 = r"[0-9A-Fa-f]*:[0-9A-Fa-f]*:[0-9A-Fa-f:.]*(%[^\s/\]]+)?"
 ADDRESS = rf"^({NAME}|{IPV6}|\[{IPV6}\])$"
-ORIGIN = r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/]+)$"
+ORIGIN = r"^(\*|null|[a-z][a-z0-9+.-]*://[^\s/,;]+)$"
 COLLECTOR = rf"^https?://{HOST}(:[0-9]{{1,5}})?/?$"
 KEY = r"^[a-z0-9_.-]{1,64}$"
 WANTED = {
@@ -52,5 +52,7 @@ HostName = Annotated[str, Field(pattern=HOST_NAME)]
 Origin = Annotated[str, Field(pattern=ORIGIN)]
 """As browsers write it (RFC 6454): without a slash at the end."""
 Collector = Annotated[str, Field(pattern=COLLECTOR), AfterValidator(_check_port)]
-CallerKey = Annotated[str, Field(pattern=KEY), AfterValidator(_name_key)]
+NO_NAME_KEY = {"not": {"pattern": rf"-bin$|^({'|'.join(SECRET_KEYS)})$"}}
+"""What `_name_key` refuses, for whoever checks values by the schema: the Helm chart."""
+CallerKey = Annotated[str, Field(pattern=KEY, json_schema_extra=NO_NAME_KEY), AfterValidator(_name_key)]
 """Of metadata."""

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 from prometheus_client import CollectorRegistry
+from pydantic import ValidationError
 
 from server.config import Settings
 from server.telemetry.metrics.model import ModelFamilies
@@ -126,6 +127,10 @@ def validate_custom(things: list[dict[str, Any]]) -> int:
         {"settings": {"workers": "four"}},
         {"settings": {"log_level": "loud"}},
         {"settings": {"http_hosts": []}},
+        {"settings": {"http_hosts": "a.example,,b.example"}, "http": {"enabled": True}},
+        {"settings": {"http_cors": "https://a.example, b.example"}, "http": {"enabled": True}},
+        {"settings": {"caller_key": "authorization"}},
+        {"settings": {"caller_key": "x-tenant-bin"}},
         {"autoscaling": {"queueSeconds": 0.0004}},
         {"environment": {"DRAGOMAN_PORT": "9000"}},
         {"autoscaling": {"type": "vpa"}},
@@ -150,7 +155,10 @@ def test_the_schema_knows_every_setting_that_is_not_the_charts_own() -> None:
 def values_of(setting: dict[str, Any]) -> dict[str, Any]:
     """What the chart takes for a setting. A list may be written as one text, too."""
     known = {key: value for key, value in setting.get("anyOf", [setting])[0].items() if key not in NO_VALUES}
-    return known | LISTS if known.get("type") == "array" else known
+    if known.get("type") != "array":
+        return known
+    one = known["items"]["pattern"][1:-1]
+    return known | LISTS | {"pattern": rf"^\s*{one}\s*(,\s*{one}\s*)*$"}
 
 
 @pytest.mark.parametrize("kind", ["hpa", "keda"])
@@ -173,30 +181,117 @@ def test_no_autoscaler_has_more_replicas_at_least_than_at_most(kind: str) -> Non
             {"package": {"subPath": "en-pt"}},
             r"package\.subPath is en-pt, and package\.existingClaim, .* is empty: name",
         ),
+        (
+            {"autoscaling": {"type": "keda"}},
+            r"autoscaling\.type is keda, .* and serviceMonitor\.enabled is false: say true, or give a query",
+        ),
     ],
     ids=str,
 )
 def test_values_that_lack_another_are_refused(values: Mapping[str, Any], told: str) -> None:
-    """The server would refuse the first two at its start, and the third would be ignored."""
+    """The server would refuse the first two at its start, and the others would do nothing."""
     with pytest.raises(helm.HelmRenderError, match=told):
         render(values)
 
 
+def verdict(settings: Mapping[str, Any]) -> str:
+    """Why the server of the image for CUDA, whose device is that, does not take them. Empty: it does."""
+    try:
+        Settings(**{"device": "cuda", **settings})
+    except ValidationError as error:
+        return str(error.errors()[0]["ctx"]["error"])
+    return ""
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"device": "cpu", "device_id": 1},
+        {"device": "cpu", "device_memory_fraction": 0.5},
+        {"max_contents": 2000},
+        {"max_waiting": 100},
+        {"jwt_keys": "https://issuer.example/keys"},
+        {"jwt_issuer": "https://issuer.example", "jwt_audience": "translate"},
+        {"canary_health": True, "canary_interval_s": 0},
+        {"log_text": True},
+        {"log_labels": True},
+        {"trace_sample_ratio": 0},
+        {"log_requests": True, "log_level": "warning"},
+    ],
+    ids=str,
+)
+def test_settings_that_contradict_each_other_are_refused_in_the_servers_words(settings: Mapping[str, Any]) -> None:
+    told = verdict(settings)
+    assert told
+    with pytest.raises(helm.HelmRenderError, match=re.escape(f"settings: {told}")):
+        render({"settings": settings})
+
+
+def test_the_chart_takes_every_setting_alone_that_the_server_takes_alone() -> None:
+    known = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))["properties"]["settings"]
+    for name, setting in known["properties"].items():
+        for value in some_values(setting):
+            settings = {name: value}
+            if not verdict(settings):
+                assert f"DRAGOMAN_{name.upper()}" in environment(
+                    render({"settings": settings, "http": {"enabled": True}})
+                )
+            else:
+                with pytest.raises(helm.HelmRenderError, match=f"settings: .*{name}"):
+                    render({"settings": settings})
+
+
+def some_values(setting: Mapping[str, Any]) -> list[Any]:
+    """Of those that its schema has: all, or its ends."""
+    if "enum" in setting:
+        return list(setting["enum"])
+    if setting["type"] == "boolean":
+        return [True, False]
+    if setting["type"] in ("integer", "number"):
+        return [setting.get("minimum", 1), setting.get("maximum", 10**6)]
+    return ["http://a.example" if "http" in setting.get("pattern", "") else "null"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"device": "auto", "device_id": 1, "device_memory_fraction": 0.5},
+        {"max_contents": 2000, "max_waiting": 2000},
+        {"jwt_keys": "https://issuer.example/keys", "jwt_issuer": "issuer", "jwt_audience": "translate"},
+        {"canary_health": True},
+        {"log_requests": True, "log_labels": True, "log_text": True, "log_level": "debug"},
+        {"otlp_endpoint": "http://a.example:4317", "log_labels": True, "trace_sample_ratio": 0},
+    ],
+    ids=str,
+)
+def test_settings_that_fit_each_other_are_taken(settings: Mapping[str, Any]) -> None:
+    assert not verdict(settings)
+    assert set(settings) <= {
+        name.removeprefix("DRAGOMAN_").lower() for name in environment(render({"settings": settings}))
+    }
+
+
 def test_settings_reach_the_server_as_they_are_written() -> None:
-    settings = {"max_message_bytes": 4194304, "log_level": "warning", "cuda_graphs": False, "trace_sample_ratio": 0.5}
+    settings = {
+        "max_message_bytes": 4194304,
+        "log_level": "warning",
+        "cuda_graphs": False,
+        "shadow_share": 0.5,
+    }
     assert environment(render({"settings": settings})) == {
         "DRAGOMAN_GRACE_PERIOD_S": "30",
         "DRAGOMAN_HTTP": "false",
         "DRAGOMAN_MAX_MESSAGE_BYTES": "4194304",
         "DRAGOMAN_LOG_LEVEL": "warning",
         "DRAGOMAN_CUDA_GRAPHS": "false",
-        "DRAGOMAN_TRACE_SAMPLE_RATIO": "0.5",
+        "DRAGOMAN_SHADOW_SHARE": "0.5",
     }
 
 
-def test_a_list_reaches_the_server_as_a_list() -> None:
+@pytest.mark.parametrize("written", [["a.example", "b.example"], "a.example, b.example"], ids=str)
+def test_a_list_reaches_the_server_as_a_list(written: str | list[str]) -> None:
     hosts = ["a.example", "b.example"]
-    values = {"settings": {"http_hosts": hosts}, "http": {"enabled": True}}
+    values = {"settings": {"http_hosts": written}, "http": {"enabled": True}}
     told = environment(render(values))["DRAGOMAN_HTTP_HOSTS"]
     assert list(Settings(http_hosts=told).http_hosts) == hosts  # type: ignore[arg-type]
 
@@ -258,7 +353,7 @@ def test_selectors_find_the_pods() -> None:
 def test_an_autoscaler_has_the_replicas_to_itself() -> None:
     assert render()["Deployment"]["spec"]["replicas"] == 2
     for kind, scaler in (("hpa", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")):
-        objects = render({"autoscaling": {"type": kind}})
+        objects = render({"autoscaling": {"type": kind}, "serviceMonitor": {"enabled": True}})
         assert "replicas" not in objects["Deployment"]["spec"]
         assert objects[scaler]["spec"]["scaleTargetRef"]["name"] == objects["Deployment"]["metadata"]["name"]
 
@@ -267,10 +362,24 @@ def test_keda_asks_for_series_that_the_server_has() -> None:
     registry = CollectorRegistry()
     ModelFamilies(registry)
     names = {name for family in registry.collect() for name in (f"{family.name}_sum", f"{family.name}_count")}
-    query = render({"autoscaling": {"type": "keda"}})["ScaledObject"]["spec"]["triggers"][0]["metadata"]["query"]
+    objects = render({"autoscaling": {"type": "keda"}, "serviceMonitor": {"enabled": True}})
+    query = objects["ScaledObject"]["spec"]["triggers"][0]["metadata"]["query"]
     assert 'namespace="prod",service="demo-dragoman-headless"' in query
     asked = set(re.findall(r"dragoman_\w+", query))
     assert asked and asked <= names
+
+
+def test_a_query_of_ones_own_needs_no_service_monitor() -> None:
+    objects = render({"autoscaling": {"type": "keda", "keda": {"query": "vector(1)"}}})
+    assert objects["ScaledObject"]["spec"]["triggers"][0]["metadata"]["query"] == "vector(1)"
+
+
+def test_a_metrics_adapter_is_asked_for_labels_that_series_have() -> None:
+    """It takes a selector's keys for labels of Prometheus, which names with dots and a slash cannot be."""
+    objects = render({"autoscaling": {"type": "hpa", "hpa": {"queueMetric": "dragoman_queue_seconds"}}})
+    [queue] = [m["external"] for m in objects["HorizontalPodAutoscaler"]["spec"]["metrics"] if m["type"] == "External"]
+    headless = objects["HeadlessService"]["metadata"]["name"]
+    assert queue["metric"]["selector"]["matchLabels"] == {"service": headless}  # as KEDA's query has it
 
 
 def test_nobody_is_let_in_where_nobody_is_named() -> None:

@@ -128,7 +128,11 @@ def test_kuberay_takes_its_resource_and_no_other_field() -> None:
     ("change", "told"),
     [
         ({"min_replicas": 3, "max_replicas": 2}, "min_replicas is 3, and max_replicas 2"),
-        ({"num_gpus": 1.5}, r"num_gpus is 1\.5: Ray gives a part of one GPU, or whole ones; take a whole number"),
+        ({"num_gpus": 1.5}, r"num_gpus is 1\.5: a replica runs on one GPU; take 1, and more replicas"),
+        ({"num_gpus": 2}, "num_gpus is 2: a replica runs on one GPU; take 1, and more replicas"),
+        ({"settings": {"device": "cuda"}}, "settings has device, which nobody reads here: other args say it"),
+        ({"num_gpus": 1, "settings": {"device_id": 1}}, "settings has device_id, which nobody reads here"),
+        ({"memory_mb": 9, "settings": {"memory_mb": 8}}, "memory_mb is 9, and settings has 8: leave it out of"),
         ({"name": "entry"}, "a group is named entry, as the deployment that calls come in by; take another name"),
         ({"settings": {"port": 8500}}, "settings has port"),
         ({"settings": {"tls_key": "key.pem"}}, "settings has tls_key"),
@@ -162,6 +166,22 @@ def test_an_entry_refuses_what_it_does_not_read(name: str) -> None:
     value = Settings.model_fields[name].default
     with pytest.raises(ValidationError, match=f"settings has {name}, which nobody reads here"):
         Arguments.model_validate({"groups": [GROUP], "entry": {"settings": {name: value}}})
+
+
+def test_an_entry_has_as_short_a_queue_as_replicas_may_have() -> None:
+    """It was refused for `max_contents`, which only they read."""
+    short = {"max_waiting": 10, "max_contents": 10}
+    groups = [GROUP | {"settings": short}]
+    entry = Arguments.model_validate({"groups": groups, "entry": {"settings": {"max_waiting": 10}}}).entry
+    assert entry.server_settings().max_waiting == 10
+
+
+def test_entries_that_share_a_port_do_not_share_that_of_metrics() -> None:
+    """The second one on a node would not start, again and again."""
+    entry = {"replicas": 2, "shared_port": True}
+    with pytest.raises(ValidationError, match=r"metrics_port is 9500 and shared_port true: .*; take 0, which picks"):
+        Arguments.model_validate({"groups": [GROUP], "entry": entry})
+    assert Arguments.model_validate({"groups": [GROUP], "entry": entry | {"metrics_port": 0}}).entry.shared_port
 
 
 def test_a_part_of_a_gpu_is_a_part_of_its_memory() -> None:

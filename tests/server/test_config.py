@@ -69,6 +69,15 @@ def test_nothing_is_named_by_a_nul(line: str, tmp_path: Path) -> None:
         load_settings(["--config", write(tmp_path, text)])
 
 
+@pytest.mark.parametrize(
+    "line", ["http_hosts = ['a.example,b.example']", "http_cors = ['https://a.example,https://b.example']"]
+)
+def test_an_entry_of_a_list_in_a_file_is_no_list(line: str, tmp_path: Path) -> None:
+    """It was taken for one name, which nobody has."""
+    with pytest.raises(ConfigError, match=r"^http_(hosts|cors)\.0 is .*: expected (a name|\* or an origin)"):
+        load_settings(["--config", write(tmp_path, line.replace("'", '"'))])
+
+
 @pytest.mark.parametrize("line", ["max_rows = true", "shadow_share = true", "port = false", "host = true"])
 def test_truth_is_no_number(line: str, tmp_path: Path) -> None:
     name, _, value = line.partition(" = ")
@@ -274,6 +283,8 @@ def test_an_address_has_no_port(host: str) -> None:
     [
         ("--http-hosts", "*", "a name without a port and without *"),
         ("--http-hosts", "*.example", "a name without a port and without *"),
+        ("--http-hosts", "a.example;b.example", "a name without a port and without *"),
+        ("--http-cors", "https://a.example;https://b.example", "* or an origin such as https://example.org"),
         ("--otlp-endpoint", "http://a.example:99999", "a port from 1 to 65535"),
         ("--otlp-endpoint", "https://[::1]:0/", "a port from 1 to 65535"),
     ],

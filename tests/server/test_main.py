@@ -266,6 +266,28 @@ def test_help_that_has_no_room_is_told(flag: str, unbuffered: str) -> None:
     assert (done.returncode, done.stderr) == (2, b"python -m server: standard output: No space left on device\n")
 
 
+SIGNALLED = """
+import os, signal, sys
+from server.__main__ import main
+
+class Importing:
+    def find_spec(self, name, *_):
+        if name == "server.config":
+            os.kill(os.getpid(), signal.Signals[sys.argv[1]])
+
+sys.meta_path.insert(0, Importing())
+main([])
+"""
+"""A server that gets a signal when it has hardly begun: while it imports."""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_a_server_that_is_still_being_imported(number: signal.Signals) -> None:
+    command = [sys.executable, "-c", SIGNALLED, number.name]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 COLLECTING = """
 import gc, signal, sys
 from server.__main__ import main

@@ -10,26 +10,6 @@ characters that a Service's name may have, it takes nine. */}}
 {{- if kindIs "slice" . }}{{ join "," . }}{{ else if kindIs "string" . }}{{ . }}{{ else }}{{ toJson . }}{{ end -}}
 {{- end }}
 
-{{/* Empty, or why an autoscaler cannot be: the schema compares no values. */}}
-{{- define "dragoman.checkReplicas" -}}
-{{- if gt (int .minReplicas) (int .maxReplicas) }}
-{{- fail (printf "autoscaling.minReplicas is %d and autoscaling.maxReplicas %d: raise maxReplicas" (int .minReplicas) (int .maxReplicas)) }}
-{{- end }}
-{{- end }}
-
-{{/* Empty, or why no pod can be: what the server would refuse, or nobody would read. */}}
-{{- define "dragoman.checkPod" -}}
-{{- $values := . }}
-{{- range $name := list "http_hosts" "http_cors" }}
-{{- if and (hasKey $values.settings $name) (not $values.http.enabled) }}
-{{- fail (printf "settings.%s says who may ask the HTTP port, and http.enabled is false: say true, or leave it out" $name) }}
-{{- end }}
-{{- end }}
-{{- if and .package.subPath (not .package.existingClaim) }}
-{{- fail (printf "package.subPath is %s, and package.existingClaim, whose volume it is in, is empty: name that too" .package.subPath) }}
-{{- end }}
-{{- end }}
-
 {{- define "dragoman.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
