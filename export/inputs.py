@@ -26,6 +26,7 @@ from models.package.derived import graphs_spec, vocabulary
 from models.package.shortlist import Shortlist, is_shortlist, verify_checksum
 from models.tokenizers.byte_tokenizer import ByteSpec
 from models.tokenizers.moses_bpe import MosesSpec
+from models.tokenizers.parlai_bpe import ParlaiSpec
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec
 from models.tokenizers.tokenizer_json import TokenizerJsonSpec
@@ -188,7 +189,7 @@ def adapt_tokenizer(
             affixes = choose_codes(spec.source_affixes, sources, "source")
             update = {"target_codes": choose_codes(spec.target_codes, targets), "source_affixes": affixes}
             return spec.model_copy(update=update)
-        case ByteSpec() | MosesSpec():
+        case ByteSpec() | MosesSpec() | ParlaiSpec():
             return spec
 
 

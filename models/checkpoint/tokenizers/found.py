@@ -10,6 +10,7 @@ from models.checkpoint.contents import CheckpointError
 from models.checkpoint.languages.tokens import language_tokens
 from models.checkpoint.tokenizers.fast import fast_tokenizer, open_by_transformers
 from models.tokenizers.moses_bpe import LOOKS_AHEAD, MosesSpec
+from models.tokenizers.parlai_bpe import ParlaiSpec
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec
 
@@ -107,11 +108,11 @@ def _check_special(tokenizer: Any, folder: Path, *names: str) -> None:
 
 
 def _check_added(tokenizer: Any, folder: Path) -> None:
-    """Raises CheckpointError for tokens of texts that somebody has added, and SentencePiece does not know."""
+    """Raises CheckpointError for tokens of texts that somebody has added, and the vocabulary does not know."""
     if added := sorted(tokenizer.get_added_vocab().keys() - {*tokenizer.all_special_tokens}):
         raise CheckpointError(
             f"{folder}: {type(tokenizer).__name__} has {len(added)} tokens that were added, the first {added[0]!r}; "
-            "those of its SentencePiece model alone are read"
+            "those of its vocabulary alone are read"
         )
 
 
@@ -141,6 +142,19 @@ def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:
     )
 
 
+def parlai(tokenizer: Any, folder: Path) -> FoundTokenizer:
+    """Blenderbot-small's: lower case, then byte-pair encoding, with nothing around a text."""
+    _check_special(tokenizer, folder, "unk_token")
+    _check_added(tokenizer, folder)
+    spec = ParlaiSpec(
+        unknown_id=tokenizer.unk_token_id,
+        hidden_ids=tuple(sorted(tokenizer.all_special_ids)),
+        cleans_up=bool(tokenizer.clean_up_tokenization_spaces),
+    )
+    largest = max(tokenizer.encoder.values())
+    return FoundTokenizer(spec, largest, largest, files={name: folder / name for name in spec.files})
+
+
 PLBART_LANGUAGES = {
     "en_XX": "en",
     "java": "x-java",
@@ -152,6 +166,7 @@ PLBART_LANGUAGES = {
 }
 """BCP 47 has no tags of programming languages, but leaves those that begin with x to whoever wants some."""
 IN_PYTHON: dict[str, Callable[[Any, Path], FoundTokenizer]] = {
+    "BlenderbotSmallTokenizer": parlai,
     "FSMTTokenizer": moses,
     "M2M100Tokenizer": m2m100,
     "PLBartTokenizer": plbart,
