@@ -240,6 +240,19 @@ def test_targets_that_sacremoses_writes_backwards_are_refused(tmp_path: Path) ->
         read_tokenizer(tmp_path)
 
 
+@pytest.mark.parametrize("content", ["{}", '{"<unk>": 3, "a": "b"}', '{"<unk>": 3, "a": [1]}', "[1]", "{", '{"a": -1}'])
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [(m2m100, "vocab.json"), (fsmt, "vocab-src.json"), (fsmt, "vocab-tgt.json"), (blenderbot_small, "vocab.json")],
+)
+def test_a_vocabulary_that_is_none_is_refused(write: Any, name: str, content: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(CheckpointError) as refused:
+        read_tokenizer(tmp_path)
+    assert str(tmp_path) in str(refused.value) and "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("name", ["vocab-src.json", "vocab-tgt.json", "merges.txt"])
 def test_a_missing_file_is_named(name: str, tmp_path: Path) -> None:
     fsmt(tmp_path)
