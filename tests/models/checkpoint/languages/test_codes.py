@@ -89,14 +89,16 @@ def test_export_takes_the_chosen_languages_only() -> None:
     assert choose_codes({}, ["es"]) == {}
     with pytest.raises(InputError, match="--target-language is 'de'; the checkpoint has pt, es"):
         choose_codes(codes, ["es", "de"])
-    with pytest.raises(InputError, match="--target-language is 'pt-BR'; the checkpoint has pt, es; the nearest is pt$"):
+    with pytest.raises(
+        InputError, match=r"--target-language is 'pt-BR'; the checkpoint has pt, es; the nearest is pt$"
+    ):
         choose_codes(codes, ["pt-BR"])
 
 
 def test_export_says_what_a_checkpoint_calls_a_language_that_others_write_otherwise() -> None:
-    with pytest.raises(InputError, match="'por_Latn', which is no language tag; the checkpoint's for it is pt$"):
+    with pytest.raises(InputError, match=r"'por_Latn', which is no language tag; the checkpoint's for it is pt$"):
         check_languages("target", ["por_Latn"], ("en", "pt"))
-    with pytest.raises(InputError, match="'deu_Latn', which is no language tag; expected one like en or pt-BR$"):
+    with pytest.raises(InputError, match=r"'deu_Latn', which is no language tag; expected one like en or pt-BR$"):
         check_languages("target", ["deu_Latn"], ("en", "pt"))
 
 
