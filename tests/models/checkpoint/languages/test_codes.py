@@ -90,7 +90,7 @@ def test_export_takes_the_chosen_languages_only() -> None:
     with pytest.raises(InputError, match="--target-language is 'de'; the checkpoint has pt, es"):
         choose_codes(codes, ["es", "de"])
     with pytest.raises(
-        InputError, match=r"--target-language is 'pt-BR'; the checkpoint has pt, es; the nearest is pt$"
+        InputError, match=r"is 'pt-BR'; the checkpoint has pt, es; the nearest is pt$"
     ):
         choose_codes(codes, ["pt-BR"])
 
