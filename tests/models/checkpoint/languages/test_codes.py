@@ -89,9 +89,7 @@ def test_export_takes_the_chosen_languages_only() -> None:
     assert choose_codes({}, ["es"]) == {}
     with pytest.raises(InputError, match="--target-language is 'de'; the checkpoint has pt, es"):
         choose_codes(codes, ["es", "de"])
-    with pytest.raises(
-        InputError, match=r"is 'pt-BR'; the checkpoint has pt, es; the nearest is pt$"
-    ):
+    with pytest.raises(InputError, match=r"is 'pt-BR'; the checkpoint has pt, es; the nearest is pt$"):
         choose_codes(codes, ["pt-BR"])
 
 
