@@ -20,12 +20,13 @@ from export.sources import Fetched
 from export.verification.compare_tokens import ENGINE_ROWS
 from export.verification.verify import most_tokens
 from models.checkpoint import Checkpoint
-from models.languages import WELL_FORMED
+from models.languages import WELL_FORMED, lookup
 from models.package.declared.graphs import NAME_PATTERN
 from models.package.derived import graphs_spec, vocabulary
 from models.package.shortlist import Shortlist, is_shortlist, verify_checksum
 from models.tokenizers.byte_tokenizer import ByteSpec
 from models.tokenizers.moses_bpe import MosesSpec
+from models.tokenizers.parlai_bpe import ParlaiSpec
 from models.tokenizers.sentencepiece_pair import SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec
 from models.tokenizers.tokenizer_json import TokenizerJsonSpec
@@ -119,8 +120,8 @@ def adapt(checkpoint: Checkpoint, fetched: Fetched, options: Options) -> Checkpo
         checkpoint,
         name=fetched.name,
         pinned=fetched.pinned,
-        source_languages=check_languages("source", source),
-        target_languages=check_languages("target", target),
+        source_languages=check_languages("source", source, checkpoint.source_languages),
+        target_languages=check_languages("target", target, checkpoint.target_languages),
         languages=choose_codes(checkpoint.languages, target),
         tokenizer=adapt_tokenizer(checkpoint.tokenizer, source, target, options.keep_typography),
         prompts=check_prompts(named_prompts(options.task), checkpoint, fetched.folder),
@@ -188,19 +189,24 @@ def adapt_tokenizer(
             affixes = choose_codes(spec.source_affixes, sources, "source")
             update = {"target_codes": choose_codes(spec.target_codes, targets), "source_affixes": affixes}
             return spec.model_copy(update=update)
-        case ByteSpec() | MosesSpec():
+        case ByteSpec() | MosesSpec() | ParlaiSpec():
             return spec
 
 
-def check_languages(side: str, tags: Sequence[str]) -> tuple[str, ...]:
-    """At least one, each a well-formed tag that comes once. Raises InputError."""
+def check_languages(side: str, tags: Sequence[str], known: Sequence[str] = ()) -> tuple[str, ...]:
+    """At least one, each a well-formed tag that comes once. Raises InputError.
+
+    known: those of the checkpoint
+    """
     if not tags:
         raise InputError(
             f"the checkpoint does not say its {side} language: name it with --{side}-language, like en or pt-BR"
         )
     for tag in tags:
         if not WELL_FORMED.fullmatch(tag):
-            raise InputError(f"--{side}-language is {tag!r}, which is no language tag; expected one like en or pt-BR")
+            meant = lookup(tag, known)
+            expected = "expected one like en or pt-BR" if meant is None else f"the checkpoint's for it is {meant}"
+            raise InputError(f"--{side}-language is {tag!r}, which is no language tag; {expected}")
     for tag, times in Counter(tag.lower() for tag in tags).items():
         if times > 1:  # of one language no request has to say which, of the same twice each would
             raise InputError(f"the {side} language {tag!r} is named {times} times; once is enough")
@@ -211,7 +217,9 @@ def choose_codes(codes: Mapping[str, C], tags: Sequence[str], side: str = "targe
     """The codes of one side's languages, for a checkpoint that has codes. Raises InputError where one has none."""
     missing = [tag for tag in tags if codes and tag not in codes]
     if missing:
-        raise InputError(f"--{side}-language is {missing[0]!r}; the checkpoint has {', '.join(codes)}")
+        meant = lookup(missing[0], tuple(codes))
+        nearest = "" if meant is None else f"; the nearest is {meant}"
+        raise InputError(f"--{side}-language is {missing[0]!r}; the checkpoint has {', '.join(codes)}{nearest}")
     return {tag: codes[tag] for tag in tags if tag in codes}
 
 

@@ -237,7 +237,7 @@ def rounds_otherwise(precision: Precision, device: Device) -> bool:
 
 def _why_none(settings: Settings, spec: GraphsSpec) -> str:
     if not (spec.probes or spec.vector_probes):
-        return "the package has no probes; one that is exported again has some"
+        return "the package has no probes, which export takes from sample sentences (--samples) that are short"
     limits = (settings.max_source_tokens, "source"), (settings.max_new_tokens, "target")
     told = " and ".join(f"{most} {side}" for most, side in limits if most is not None)
     return f"none of its probes has room in {told} tokens"

@@ -27,3 +27,10 @@ TAGS: dict[str, str] = dict(pair.split(":") for pair in _TAGS.split())
 
 Of ISO 639-2 and 639-3 those for which there are two letters, and those of one kind; and codes of old.
 """
+OTHER_NAMES = {"no": "nb", "nb": "no", "ps": "pbt", "pbt": "ps", "qu": "quy", "quy": "qu"}
+"""A language, and the kind of it that models are trained on, which some call by the one name and some by the other."""
+SCRIPTS = {
+    **dict.fromkeys(("zh", "zh-cn", "zh-my", "zh-sg"), "hans"),
+    **dict.fromkeys(("zh-hk", "zh-mo", "zh-tw"), "hant"),
+}
+"""The script that a tag means which names none, of the language that models have in two (CLDR's likely subtags)."""

@@ -261,11 +261,16 @@ def _read_manifest(folder: Path) -> bytes:
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte, or with half a character
         raise PackageError(
             f"{folder} is not a package: {MANIFEST} cannot be read ({getattr(error, 'strerror', None) or error}). "
-            f"Make one with: python -m export CHECKPOINT --out {folder}"
+            f"Make one with: python -m export {_made_of(folder)}"
         ) from error
     if len(data) > MOST_MANIFEST:
         raise PackageError(f"{file} has more than {MOST_MANIFEST} bytes, which no manifest has; {EXPORT_AGAIN}")
     return data
+
+
+def _made_of(folder: Path) -> str:
+    """What export is to be given for a package in a folder, which may be the checkpoint itself."""
+    return str(folder) if os.path.isfile(folder / "config.json") else f"CHECKPOINT --out {folder}"
 
 
 def _parse_manifest(folder: Path, data: bytes) -> Manifest:

@@ -1,27 +1,21 @@
 """Text <-> token ids by the rules of Moses and byte-pair encoding of its words: fairseq's models of WMT (FSMT).
 
-Words are split as sacremoses does, a port of Moses's scripts (Koehn et al. 2007); pairs are merged as in Sennrich et
-al. 2016, "Neural Machine Translation of Rare Words with Subword Units", section 3.2.
+Words are split as sacremoses does, a port of Moses's scripts (Koehn et al. 2007).
 """
 
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
-from itertools import pairwise
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
 from models.config import Frozen
+from models.tokenizers.merges import END_OF_WORD, REMEMBERED_WORDS, Ranks, merge, read_merges
 from models.tokenizers.sentencepiece_pair import load_vocabulary
 from models.tokenizers.tokenizer import NOWHERE, Span, TokenizerError
 
-if TYPE_CHECKING:
-    pass
-
-END_OF_WORD = "</w>"
-REMEMBERED_WORDS = 1 << 14
 LOOKS_AHEAD = ("cs",)
 """Languages whose detokenizer wants the end of a text to write its beginning, and fails at some."""
 
@@ -56,16 +50,14 @@ class MosesSpec(Frozen):
 class MosesBpe:
     """A `Tokenizer`. May be used from several threads."""
 
-    def __init__(
-        self, spec: MosesSpec, source_ids: dict[str, int], target_ids: dict[str, int], ranks: dict[tuple[str, str], int]
-    ) -> None:
-        """ranks: of pairs, the one that is merged first has the lowest. Raises TokenizerError without sacremoses."""
+    def __init__(self, spec: MosesSpec, source_ids: dict[str, int], target_ids: dict[str, int], ranks: Ranks) -> None:
+        """Raises TokenizerError without sacremoses."""
         self.spec = spec
-        self._ids, self._target_ids, self._ranks = source_ids, target_ids, ranks
+        self._ids, self._target_ids = source_ids, target_ids
         self._pieces = {token_id: piece for piece, token_id in target_ids.items()}
         self._hidden = frozenset(spec.hidden_ids)
         self._source_words, self._target_words = Words(spec.source_rules), Words(spec.target_rules)
-        self._split = lru_cache(REMEMBERED_WORDS)(self._merge)
+        self._split = lru_cache(REMEMBERED_WORDS)(partial(merge, ranks=ranks))
         self.longest_piece = 1 + max(map(len, source_ids))
         """Characters of the longest source piece, and a space before it.
 
@@ -76,13 +68,8 @@ class MosesBpe:
     def load(cls, folder: Path, spec: MosesSpec) -> "MosesBpe":
         """Reads the files that the spec names. Raises TokenizerError."""
         source, target = (load_vocabulary(folder / name) for name in (spec.source_vocabulary, spec.target_vocabulary))
-        try:
-            lines = (folder / spec.merges).read_text(encoding="utf-8").split("\n")
-        except (OSError, ValueError) as error:
-            raise TokenizerError(f"{spec.merges} cannot be read: {error}") from error
-        # The last line is no merge: a file ends with the end of one.
-        pairs = [tuple(line.split()[:2]) for line in lines[:-1]]
-        return cls(spec, source, target, {(p[0], p[1]): rank for rank, p in enumerate(pairs) if len(p) == 2})
+        pairs = [words[:2] for words in read_merges(folder / spec.merges)]
+        return cls(spec, source, target, {pair: rank for rank, pair in enumerate(pairs) if len(pair) == 2})
 
     @property
     def unknown_id(self) -> int | None:
@@ -142,23 +129,6 @@ class MosesBpe:
     def _ids_of(self, pieces: Iterable[str], ids: dict[str, int]) -> list[int]:
         return [ids.get(piece, self.spec.unknown_id) for piece in pieces]
 
-    def _merge(self, word: str) -> tuple[str, ...]:
-        """The pieces of a word: of all pairs of neighbours, that of the lowest rank is merged, wherever it stands."""
-        pieces = [*word[:-1], word[-1] + END_OF_WORD]
-        while len(pieces) > 1:
-            first, second = min(pairwise(pieces), key=lambda pair: self._ranks.get(pair, NO_RANK))
-            if (first, second) not in self._ranks:
-                break
-            merged = list[str]()
-            for piece in pieces:
-                # What has just been merged is a piece of its own: it is no first half of the same pair.
-                if merged and piece == second and merged[-1] == first:
-                    merged[-1] = first + second
-                else:
-                    merged.append(piece)
-            pieces = merged
-        return tuple(pieces)
-
 
 class Words:
     """Text <-> words by the rules of a language."""
@@ -191,6 +161,5 @@ class Words:
         return text
 
 
-NO_RANK = 1 << 62
 FARTHEST = 8
 """So many characters behind the last one a piece is looked for: spaces, and signs that became others."""

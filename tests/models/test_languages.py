@@ -1,13 +1,13 @@
 """models.languages: RFC 4647 lookup, and the codes of multilingual models, as their tokenizers have them."""
 
 import pytest
-from langcodes import standardize_tag
+from langcodes import Language, standardize_tag
 from transformers.models.mbart50.tokenization_mbart50 import FAIRSEQ_LANGUAGE_CODES as MBART_50
 from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES as NLLB
 
 from models.checkpoint.languages.tokens import language_tokens
 from models.languages import lookup
-from models.languages.codes import TAGS
+from models.languages.codes import SCRIPTS, TAGS
 
 SUPPORTED = ("en", "pt", "pt-BR", "zh-Hant")
 
@@ -43,6 +43,27 @@ SUPPORTED = ("en", "pt", "pt-BR", "zh-Hant")
 )
 def test_lookup(tag: str, found: str | None) -> None:
     assert lookup(tag, SUPPORTED) == found
+
+
+@pytest.mark.parametrize(
+    ("supported", "expected"),
+    [
+        (("zh-Hant", "zh-Hans"), {"zh": "zh-Hans", "zh_CN": "zh-Hans", "cmn": "zh-Hans", "zh-Hant-HK": "zh-Hant"}),
+        (("zh", "zh-Hant"), {"zh": "zh", "zh-CN": "zh", "zh-TW": "zh-Hant", "zho_Hans": "zh", "zh-Latn": "zh"}),
+        (("zh",), {"zh-TW": "zh"}),
+        (("zh-Hant", "zh-TW"), {"ZH_TW": "zh-TW", "zh-MO": "zh-Hant", "zh-SG": None}),
+        (("nb", "nn", "pbt"), {"no": "nb", "no-NO": "nb", "nor": "nb", "ps": "pbt", "pus": "pbt"}),
+        (("no",), {"nb": "no", "nob_Latn": "no", "nn": None}),
+    ],
+)
+def test_what_a_tag_leaves_to_its_reader_is_understood(
+    supported: tuple[str, ...], expected: dict[str, str | None]
+) -> None:
+    assert {tag: lookup(tag, supported) for tag in expected} == expected
+
+
+def test_scripts_are_the_likely_ones_of_cldr() -> None:
+    assert {tag: str(Language.get(tag).maximize().script).lower() for tag in SCRIPTS} == SCRIPTS
 
 
 @pytest.mark.parametrize("supported", [("pt-br", "pt-BR"), ("pt-BR", "pt-br")])

@@ -22,6 +22,7 @@ from engine.request import Failed, Request
 from engine.runner import Runner
 from models.package.declared.graphs import Probe, VectorProbe
 from models.package.declared.precision import Precision
+from models.package.folder import Package
 from server.canary import Canaries, Canary
 from server.loaded import rounds_otherwise
 from server.telemetry.metrics.canary import CanaryFamilies, CanaryMetrics
@@ -224,6 +225,14 @@ def test_probes_for_which_there_is_no_room_are_left_out() -> None:
         assert server.metrics()("dragoman_canary_answers_total") == 0
         assert server.end(signal.SIGTERM) == 0
         assert "the canary of en-pt compares nothing: none of its probes has room in 8 source tokens" in server.told
+
+
+def test_of_a_package_without_probes_it_is_told_how_to_come_by_some(tiny_package: Package) -> None:
+    """It need not be an old one: where samples or their translations are long, export finds none."""
+    assert not tiny_package.manifest.graphs.probes
+    with server_process(tiny_package.folder) as server:
+        assert server.end(signal.SIGTERM) == 0
+        assert "which export takes from sample sentences (--samples) that are short" in server.told
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])

@@ -129,6 +129,8 @@ def test_of_many_names_the_nearest_are_told() -> None:
     tags = ("por-BR", "pt-BR", "pt", "zh-Hant", "zh-Hans", "en", "fr", "de", "it")
     with pytest.raises(LanguageNotSupported, match=r"; the nearest are pt-BR$"):
         raise LanguageNotSupported("target_language_code", "pt_BR", tags)
+    with pytest.raises(LanguageNotSupported, match=r"; the nearest are zh-Hant, zh-Hans$"):
+        raise LanguageNotSupported("target_language_code", "zh", tags)
     models = [served(f"model-{number}", "en", "pt") for number in range(9)]
     with pytest.raises(ModelNotFound, match="; the nearest are model-"):
         Catalog(models).find("modell-3")

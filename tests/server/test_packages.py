@@ -46,6 +46,15 @@ def test_a_folder_without_packages_stands_for_itself(tmp_path: Path) -> None:
         names(tmp_path / "none")
 
 
+def test_a_checkpoint_is_what_a_package_is_made_of(tiny_checkpoint: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as refused:
+        names(tiny_checkpoint)
+    assert str(refused.value).endswith(f"Make one with: python -m export {tiny_checkpoint}")
+    with pytest.raises(ConfigError) as refused:
+        names(tmp_path / "none")
+    assert str(refused.value).endswith(f"Make one with: python -m export CHECKPOINT --out {tmp_path / 'none'}")
+
+
 @pytest.mark.parametrize("name", ["a" * 300, "a\0b"], ids=["too long", "zero byte"])
 def test_a_path_that_can_be_no_folder_is_named_or_left_out(shelf: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=r"is not a package: manifest\.json cannot be read"):

@@ -14,16 +14,14 @@ MERGE = (
     "merge it with peft: PeftModel.from_pretrained(MODEL, FOLDER).merge_and_unload().save_pretrained(NEW), then save "
     "the tokenizer there, too"
 )
+CTRANSLATE2 = "a model of CTranslate2: export the checkpoint that it is made of"
 KINDS: tuple[tuple[tuple[str, ...], str], ...] = (
     (("adapter_config.json", "adapter_model.*"), f"a PEFT adapter, which is no model alone: {MERGE}"),
     (("*.gguf",), "weights in GGUF, quantized for another engine: export the PyTorch checkpoint that they are made of"),
     (("tf_model*.h5", "saved_model.pb", "*.ckpt.index", "model.ckpt*"), f"TensorFlow's weights only; {TENSORFLOW}"),
     (("*.keras", "*.weights.h5", "*.h5"), "Keras's weights only; save the model as PyTorch's with transformers"),
     (("flax_model*.msgpack", "*.msgpack"), f"Flax's weights only; {FLAX}"),
-    (
-        ("shared_vocabulary.*", "source_vocabulary.*"),
-        "a model of CTranslate2: export the checkpoint that it is made of",
-    ),
+    (("shared_vocabulary.*", "source_vocabulary.*"), CTRANSLATE2),
     (("manifest.json",), "a package already, it seems: give the checkpoint that it was made of"),
     (("*.onnx", "onnx/*.onnx"), "ONNX graphs only, which lack our cache: export the PyTorch checkpoint behind them"),
     (("dict.*.txt",), "a model of fairseq: convert it to a Hugging Face folder first"),
@@ -64,6 +62,8 @@ def why_refused(content: Mapping[str, Any]) -> str | None:
     family = content.get("model_type")
     if isinstance(family, str) and family in REFUSED:
         return REFUSED[family]
+    if family is None and "unk_token" in content:  # its own config.json, which has no place for a kind
+        return CTRANSLATE2
     return EXPERTS if any(content.get(key) for key in EXPERT_COUNTS) else None
 
 

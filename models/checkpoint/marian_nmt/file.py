@@ -105,6 +105,8 @@ def _read_npz(file: Path) -> dict[str, NDArray[Any]]:
             return {name: content[name] for name in content.files}
     except Exception as error:  # whatever a stream of bytes that is no archive leads to
         reason = str(error).partition("\n")[0]
+        if "pickle" in reason:  # what it advises would run code of the file
+            reason = "it is no archive, or has more than numbers"
         raise CheckpointError(f"{file} is not a whole .npz file: {reason}") from error
 
 

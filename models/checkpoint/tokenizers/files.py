@@ -8,7 +8,10 @@ from models.checkpoint.files.reading import read_json
 from models.tokenizers.sentencepiece_pair import load_sentencepiece
 from models.tokenizers.tokenizer import TokenizerError
 
-OBJECTS = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json")
+OBJECTS = (
+    *("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json", "vocab.json"),
+    *("vocab-src.json", "vocab-tgt.json"),
+)
 """JSON."""
 MODELS = ("spiece.model", "sentencepiece.bpe.model", "spm.model", "source.spm", "target.spm")
 """SentencePiece's."""

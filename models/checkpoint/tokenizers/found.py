@@ -10,8 +10,10 @@ from models.checkpoint.contents import CheckpointError
 from models.checkpoint.languages.tokens import language_tokens
 from models.checkpoint.tokenizers.fast import fast_tokenizer, open_by_transformers
 from models.tokenizers.moses_bpe import LOOKS_AHEAD, MosesSpec
-from models.tokenizers.sentencepiece_pair import SentencePieceSpec
+from models.tokenizers.parlai_bpe import ParlaiSpec
+from models.tokenizers.sentencepiece_pair import SentencePieceSpec, load_vocabulary
 from models.tokenizers.spec import TokenizerSpec
+from models.tokenizers.tokenizer import TokenizerError
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
         raise CheckpointError(f"{folder.name}: M2M100Tokenizer has no {missing[0]}")
     ids: dict[str, int] = tokenizer.lang_token_to_id
     languages = {tag: ids[token] for tag, token in language_tokens(ids).items()}
-    largest = max(*tokenizer.encoder.values(), *ids.values())
+    largest = max(_largest_id(files["vocab.json"]), tokenizer.eos_token_id, tokenizer.unk_token_id, *ids.values())
     spec = SentencePieceSpec(
         source_model="sentencepiece.bpe.model",
         target_model="sentencepiece.bpe.model",
@@ -106,12 +108,20 @@ def _check_special(tokenizer: Any, folder: Path, *names: str) -> None:
             )
 
 
+def _largest_id(file: Path) -> int:
+    """Of a vocabulary. Raises CheckpointError for a file that is none, which transformers may have taken."""
+    try:
+        return max(load_vocabulary(file).values())
+    except TokenizerError as error:
+        raise CheckpointError(f"{file.parent}: {error}; fetch the file again") from error
+
+
 def _check_added(tokenizer: Any, folder: Path) -> None:
-    """Raises CheckpointError for tokens of texts that somebody has added, and SentencePiece does not know."""
+    """Raises CheckpointError for tokens of texts that somebody has added, and the vocabulary does not know."""
     if added := sorted(tokenizer.get_added_vocab().keys() - {*tokenizer.all_special_tokens}):
         raise CheckpointError(
             f"{folder}: {type(tokenizer).__name__} has {len(added)} tokens that were added, the first {added[0]!r}; "
-            "those of its SentencePiece model alone are read"
+            "those of its vocabulary alone are read"
         )
 
 
@@ -134,11 +144,24 @@ def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:
     )
     return FoundTokenizer(
         spec,
-        max(tokenizer.encoder.values()),
-        max(tokenizer.decoder),
+        max(_largest_id(folder / "vocab-src.json"), tokenizer.sep_token_id, tokenizer.unk_token_id),
+        _largest_id(folder / "vocab-tgt.json"),
         files={name: folder / name for name in names},
         pair=(tokenizer.src_lang, tokenizer.tgt_lang),
     )
+
+
+def parlai(tokenizer: Any, folder: Path) -> FoundTokenizer:
+    """Blenderbot-small's: lower case, then byte-pair encoding, with nothing around a text."""
+    _check_special(tokenizer, folder, "unk_token")
+    _check_added(tokenizer, folder)
+    spec = ParlaiSpec(
+        unknown_id=tokenizer.unk_token_id,
+        hidden_ids=tuple(sorted(tokenizer.all_special_ids)),
+        cleans_up=bool(tokenizer.clean_up_tokenization_spaces),
+    )
+    largest = max(_largest_id(folder / spec.vocabulary), tokenizer.unk_token_id)
+    return FoundTokenizer(spec, largest, largest, files={name: folder / name for name in spec.files})
 
 
 PLBART_LANGUAGES = {
@@ -152,6 +175,7 @@ PLBART_LANGUAGES = {
 }
 """BCP 47 has no tags of programming languages, but leaves those that begin with x to whoever wants some."""
 IN_PYTHON: dict[str, Callable[[Any, Path], FoundTokenizer]] = {
+    "BlenderbotSmallTokenizer": parlai,
     "FSMTTokenizer": moses,
     "M2M100Tokenizer": m2m100,
     "PLBartTokenizer": plbart,

@@ -1,4 +1,4 @@
-"""Tokenizers that transformers has in Python alone, M2M100's, PLBart's and FSMT's, against those."""
+"""Tokenizers that transformers has in Python alone, against those: M2M100's, PLBart's, FSMT's, Blenderbot-small's."""
 
 import json
 import random
@@ -63,6 +63,29 @@ def fsmt_lower(folder: Path) -> None:
     fsmt(folder, ("fr", "fi"), do_lower_case=True)
 
 
+def blenderbot_small(folder: Path, **configuration: object) -> None:
+    """As facebook/blenderbot_small-90M lies on the Hub. Rare characters and some pieces are in no vocabulary."""
+    trained = tokenizers.Tokenizer(models.BPE(end_of_word_suffix="</w>"))
+    trained.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Punctuation()])
+    page = [text.lower() for text in [*PAGE, *SCRIPTS[:12]]]
+    trained.train_from_iterator(page, trainers.BpeTrainer(vocab_size=700, end_of_word_suffix="</w>"))
+    saved = json.loads(trained.to_str())["model"]
+    merges = "".join(f"{first} {second}\n" for first, second in saved["merges"])
+    (folder / "merges.txt").write_text(f"#version: 0.2\n{merges}", encoding="utf-8")
+    pieces = [
+        piece.removesuffix("</w>") if piece.endswith("</w>") else f"{piece}@@"
+        for piece in random.Random(3).sample(sorted(saved["vocab"]), len(saved["vocab"]) - 40)
+    ]
+    control = ("__null__", "__start__", "__end__", "__unk__", "__newln__")
+    (folder / "vocab.json").write_text(json.dumps({piece: index for index, piece in enumerate([*control, *pieces])}))
+    said = {"tokenizer_class": "BlenderbotSmallTokenizer", **configuration}
+    (folder / "tokenizer_config.json").write_text(json.dumps(said))
+
+
+def blenderbot_small_cleaned(folder: Path) -> None:
+    blenderbot_small(folder, clean_up_tokenization_spaces=True)
+
+
 def plbart(folder: Path, codes: str = "base") -> None:
     """As uclanlp/plbart-base lies on the Hub."""
     sentencepieces(folder, "sentencepiece.bpe.model", tokenizer_class="PLBartTokenizer", language_codes=codes)
@@ -73,7 +96,9 @@ def plbart_multi(folder: Path) -> None:
 
 
 @pytest.fixture(
-    scope="module", params=[m2m100, plbart, plbart_multi, fsmt, fsmt_lower], ids=lambda write: write.__name__
+    scope="module",
+    params=[m2m100, plbart, plbart_multi, fsmt, fsmt_lower, blenderbot_small, blenderbot_small_cleaned],
+    ids=lambda write: write.__name__,
 )
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     made: Path = tmp_path_factory.mktemp(request.param.__name__)
@@ -188,7 +213,7 @@ def test_programming_languages_stand_behind_a_source(codes: str, tmp_path: Path)
         assert found.languages[tag] == theirs.lang_code_to_id[f"__{name}__"]
 
 
-@pytest.mark.parametrize("write", [m2m100, plbart])
+@pytest.mark.parametrize("write", [m2m100, plbart, blenderbot_small])
 def test_tokens_that_were_added_are_refused(write: Any, tmp_path: Path) -> None:
     write(tmp_path)
     read_tokenizer(tmp_path)
@@ -213,6 +238,19 @@ def test_targets_that_sacremoses_writes_backwards_are_refused(tmp_path: Path) ->
     fsmt(tmp_path, ("en", "cs"))
     with pytest.raises(CheckpointError, match="targets are in 'cs', whose words sacremoses does not join"):
         read_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{}", '{"<unk>": 3, "a": "b"}', '{"<unk>": 3, "a": [1]}', "[1]", "{", '{"a": -1}'])
+@pytest.mark.parametrize(
+    ("write", "name"),
+    [(m2m100, "vocab.json"), (fsmt, "vocab-src.json"), (fsmt, "vocab-tgt.json"), (blenderbot_small, "vocab.json")],
+)
+def test_a_vocabulary_that_is_none_is_refused(write: Any, name: str, content: str, tmp_path: Path) -> None:
+    write(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(CheckpointError) as refused:
+        read_tokenizer(tmp_path)
+    assert str(tmp_path) in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("name", ["vocab-src.json", "vocab-tgt.json", "merges.txt"])

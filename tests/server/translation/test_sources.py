@@ -86,6 +86,19 @@ async def test_a_text_that_is_cut_keeps_all_tokens_that_stand_after_it(monkeypat
     assert cut.truncated and cut.token_ids == (9, 101, 102, 103, 7, 8)
 
 
+async def test_a_text_that_is_cut_keeps_its_beginning_alone_where_nothing_stands_after_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As GPT-2's and Blenderbot-small's."""
+
+    def bare(text: str, target_language: str, source_language: str) -> list[int]:
+        return [100 + len(word) for word in text.split()]
+
+    monkeypatch.setattr(tokenizer(), "encode", bare)
+    [cut] = await reader(3).tokenize(named(["a bb ccc dddd eeeee"]), Reading(truncate=True))
+    assert cut.truncated and cut.token_ids == (101, 102, 103)
+
+
 async def test_no_more_of_a_long_text_is_tokenised_than_can_matter(monkeypatch: pytest.MonkeyPatch) -> None:
     seen, encode = list[int](), tokenizer().encode
 

@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from ctranslate2.specs.model_spec import SequenceToSequenceModelConfig
 
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.package.folder import Package
@@ -102,6 +103,13 @@ def test_experts_of_any_family(folder: Path, family: str, key: str) -> None:
     message = refused(folder)
     assert f"model_type is {family!r}: a mixture of experts" in message
     assert "encoders alone: bert, " in message
+
+
+def test_a_configuration_of_ctranslate2(folder: Path) -> None:
+    """Its own, as its converter writes it: of a model on the Hub, nothing else is fetched before it is refused."""
+    SequenceToSequenceModelConfig().save_as_json(str(folder / "config.json"))
+    message = refused(folder)
+    assert "config.json: model_type is None: a model of CTranslate2: export the checkpoint" in message
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])

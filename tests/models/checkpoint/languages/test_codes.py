@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import MarianTokenizer
 
-from export.inputs import InputError, choose_codes
+from export.inputs import InputError, check_languages, choose_codes
 from models.checkpoint import load_checkpoint
 from models.checkpoint.languages.codes import target_codes
 from models.package.folder import Package
@@ -89,6 +89,15 @@ def test_export_takes_the_chosen_languages_only() -> None:
     assert choose_codes({}, ["es"]) == {}
     with pytest.raises(InputError, match="--target-language is 'de'; the checkpoint has pt, es"):
         choose_codes(codes, ["es", "de"])
+    with pytest.raises(InputError, match=r"is 'pt-BR'; the checkpoint has pt, es; the nearest is pt$"):
+        choose_codes(codes, ["pt-BR"])
+
+
+def test_export_says_what_a_checkpoint_calls_a_language_that_others_write_otherwise() -> None:
+    with pytest.raises(InputError, match=r"'por_Latn', which is no language tag; the checkpoint's for it is pt$"):
+        check_languages("target", ["por_Latn"], ("en", "pt"))
+    with pytest.raises(InputError, match=r"'deu_Latn', which is no language tag; expected one like en or pt-BR$"):
+        check_languages("target", ["deu_Latn"], ("en", "pt"))
 
 
 def test_a_package_keeps_the_codes(many_package: Package) -> None:
