@@ -90,7 +90,7 @@ def export_encoder(
                 graphs=files.spec.model_copy(update={"vector_probes": verified.probes}),
                 weights=WEIGHTS,
                 files=file_entries(folder),
-                checkpoint=Origin(name=checkpoint.name, sha256=checkpoint.sha256, pinned=fetched.pinned),
+                checkpoint=Origin(name=fetched.name, sha256=checkpoint.sha256, pinned=fetched.pinned),
                 tools={tool: version(tool) for tool in (*TOOLS, "tokenizers")},
                 certificate=certificate,
                 native_certificate=verified.native,

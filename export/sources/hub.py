@@ -52,16 +52,16 @@ def fetch(name: str, tell: Tell) -> Fetched:
         tell(f"{name}, settings and tokenizer")
         folder = _download(repository, revision, [*SETTINGS, *SENTENCES, *TOKENIZER, *NOTICES])
         commit = folder.name
-        if _is_adapter(folder, repository):
-            tell(f"{repository}@{commit}, adapter")
-            _download(repository, commit, ["adapter_model.safetensors", "adapter_model.bin"])
-            _check_hashes(folder)
-            return Fetched(folder, repository.rpartition("/")[2], f"hf:{repository}@{commit}")
         modules = _modules(folder, repository)
         if inner := [path for path in modules if path]:
             _download(repository, commit, [f"{path}/{file}" for path in inner for file in MODULE])
-        _check_family(folder, repository)
-        for path in (path for path, kind in modules.items() if kind in WEIGHTY):
+        if adapted := _is_adapter(folder, repository):
+            tell(f"{repository}@{commit}, adapter")
+            _download(repository, commit, ["adapter_model.safetensors", "adapter_model.bin"])
+        else:
+            _check_family(folder, repository)
+        # In the place of an adapter's Transformer is the adapter.
+        for path in (path for path, kind in modules.items() if kind in WEIGHTY and (path or not adapted)):
             _fetch_weights(folder, path, repository, tell)
         _check_hashes(folder)
     return Fetched(folder, repository.rpartition("/")[2], f"hf:{repository}@{commit}")

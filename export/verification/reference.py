@@ -16,6 +16,7 @@ from engine.processors.processor import Seen
 from engine.targets import TargetRules, target_rules
 from models.architectures.architecture import Architecture
 from models.attention.attention import compared
+from models.checkpoint.contents import CheckpointError
 from models.checkpoint.generation import of_generate
 from models.package.derived import vocabulary
 from models.package.manifest import GenerationDefaults
@@ -97,17 +98,26 @@ def _logits(
     return logits
 
 
+def open_by_transformers(kind: Any, folder: Path) -> Any:
+    """A checkpoint's model of a class of transformers, in fp32. Raises CheckpointError where it refuses a setting."""
+    with quiet():
+        try:
+            return kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+        except Exception as error:  # each setting raises its own
+            reason = str(error).partition("\n")[0]
+            raise CheckpointError(
+                f"{folder}: transformers does not open the model: {reason}; mend what it names in config.json or "
+                "generation_config.json"
+            ) from error
+
+
 class TransformersModel:
     """The checkpoint, loaded and decoded by Hugging Face transformers."""
 
     def __init__(self, folder: Path, shortlist: Shortlist | None = None) -> None:
-        """shortlist: what each source may become."""
+        """shortlist: what each source may become. Raises CheckpointError where transformers does not open it."""
         self._shortlist = shortlist
-        with quiet():
-            model: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(
-                folder, dtype=torch.float32, local_files_only=True
-            )
-        self._model = model.eval()
+        self._model = open_by_transformers(transformers.AutoModelForSeq2SeqLM, folder)
 
     @torch.no_grad()
     def translate(

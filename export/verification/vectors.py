@@ -19,7 +19,7 @@ from engine.native.alone import NativeEncoder
 from export.quantization.encoders.encoder import QuantizedEncoder
 from export.quantization.model import native_model
 from export.verification.compare_numbers import encoder_error, random_sources
-from export.verification.reference import quiet
+from export.verification.reference import open_by_transformers, quiet
 from export.verification.tolerances import TOLERANCES
 from export.verification.verify import TOO_LARGE, VerificationError, most_tokens
 from models.checkpoint.contents import EncoderCheckpoint
@@ -244,9 +244,8 @@ class _Transformers:
     def __init__(self, folder: Path, classifier: Classifier | None) -> None:
         with quiet():
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-            kind = transformers.AutoModel if classifier is None else HEADS[classifier.spec.of]
-            model = kind.from_pretrained(folder, dtype=torch.float32, local_files_only=True)
-            self._model = model.eval()
+        kind = transformers.AutoModel if classifier is None else HEADS[classifier.spec.of]
+        self._model = open_by_transformers(kind, folder)
 
     def tokens(self, text: str) -> list[int]:
         ids: list[int] = self._tokenizer(text, truncation=False, padding=False)["input_ids"]

@@ -81,7 +81,6 @@ class EncoderModel(NamedTuple):
 class EncoderCheckpoint:
     """A trained encoder, with all that a package says of it."""
 
-    name: str
     config: ModelConfig
     model: Transformer
     """With its weights, in fp32."""

@@ -162,7 +162,6 @@ def load(folder: Path) -> EncoderCheckpoint:
     if classifier and (fault := classifier.spec.fault(found.config.width, found.config.max_positions)):
         raise CheckpointError(f"{folder}: {fault}")
     return EncoderCheckpoint(
-        name=folder.resolve().name,
         config=found.config,
         model=found.model,
         tokenizer=found.tokenizer.spec,

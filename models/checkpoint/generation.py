@@ -131,7 +131,7 @@ class GenerationSettings(JsonKeys):
             defaults = self.defaults(config.max_positions, self.suppressed_ids(config.end_id, file))
         except ValidationError as error:
             raise invalid(error, file) from error
-        _check_options(defaults, config, file)
+        check_defaults(defaults, config, file)
         self._check_normalized(defaults, file)
         if defaults.looks_at_source and not config.share_embeddings:
             raise CheckpointError(
@@ -142,7 +142,7 @@ class GenerationSettings(JsonKeys):
         return defaults
 
     def _check_ids(self, config: ModelShape, file: Path) -> None:
-        """Raises CheckpointError for a token that cannot be suppressed or forced, for another end, and for none."""
+        """Raises CheckpointError for a beginning that cannot be forced, for another end, and for none."""
         if self.eos_token_id is None and file.name == GENERATION_CONFIG:  # config.json has a reader of its own
             raise CheckpointError(
                 f"{file}: eos_token_id is missing or null, so that `generate` ends no target; config.json says "
@@ -152,12 +152,6 @@ class GenerationSettings(JsonKeys):
             raise CheckpointError(
                 f"{file}: eos_token_id is {self.eos_token_id}; config.json says {config.end_id}, a target's one end"
             )
-        forced = (self.forced_bos_token_id, self.forced_eos_token_id)
-        for token_id in [*self.suppressed_ids(config.end_id, file), *(token for token in forced if token is not None)]:
-            if not 0 <= token_id < config.target_vocab_size:
-                raise CheckpointError(
-                    f"{file}: token {token_id} is not one of {config.target_vocab_size} target tokens"
-                )
         if self.forced_bos_token_id == config.end_id:
             raise CheckpointError(f"{file}: forced_bos_token_id is {config.end_id}, the end token: no target has text")
 
@@ -261,8 +255,15 @@ def _renamed(content: dict[str, Any], file: Path) -> Options:
     return options
 
 
-def _check_options(defaults: Decoding, config: ModelShape, file: Path) -> None:
-    """Raises CheckpointError for what no request may ask for. How many beams there may be, a server says."""
+def check_defaults(defaults: GenerationDefaults, config: ModelShape, file: Path) -> None:
+    """Raises CheckpointError for what no request may ask for, and for a token that the model has not.
+
+    How many beams there may be, a server says.
+    """
+    forced = (defaults.forced_begin_id, defaults.forced_end_id)
+    for token_id in [*defaults.suppressed_ids, *(token for token in forced if token is not None)]:
+        if not 0 <= token_id < config.target_vocab_size:
+            raise CheckpointError(f"{file}: token {token_id} is not one of {config.target_vocab_size} target tokens")
     if defaults.do_sample and defaults.num_beams > 1:
         raise CheckpointError(
             f"{file}: do_sample is true and num_beams {defaults.num_beams}: beams are not sampled; take one of them out"

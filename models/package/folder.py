@@ -318,17 +318,17 @@ def check_target(target: Path) -> None:
     """
     if target.is_symlink() and not target.exists():
         raise PackageError(f"{target} is a link to what is not there; choose another place, or remove it first")
+    if _behind(target).name in ("", ".."):  # whoever stands in a folder goes with it where another takes its place
+        raise PackageError(f"{target} is the folder that you are in, or one around it; name it from outside")
     place = next(parent for parent in _behind(target).absolute().parents if parent.exists())
     if not (place.is_dir() and os.access(place, os.W_OK | os.X_OK)):
         raise PackageError(f"{target} cannot be made: {place} is no folder to write to; choose another place")
+    if (target / CHECKPOINT).exists():  # which nobody is to be told to delete
+        raise PackageError(
+            f"{target} has a checkpoint ({CHECKPOINT}); choose another place, or make it a package with --in-place"
+        )
     if target.exists() and not _is_package(target) and not (target.is_dir() and not any(target.iterdir())):
         raise PackageError(f"{target} exists and is not a package; choose another place, or delete it first")
-    if target.name in ("", ".."):  # whoever stands in a folder goes with it where another takes its place
-        raise PackageError(f"{target} is the folder that you are in, or one around it; name it from outside")
-    if (target / CHECKPOINT).exists():
-        raise PackageError(
-            f"{target} has a checkpoint too ({CHECKPOINT}); choose another place, or export it with --in-place"
-        )
 
 
 def _is_package(folder: Path) -> bool:

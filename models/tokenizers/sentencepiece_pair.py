@@ -97,6 +97,14 @@ class SentencePiecePair:
         return cls(spec, source, target, ids, target_ids)
 
     @property
+    def largest_ids(self) -> tuple[int, int]:
+        """Of a source, with what stands around it, and of a target."""
+        spec = self.spec
+        around = [spec.end_id, spec.unknown_id, *spec.source_ids.values()]
+        last = -1 if spec.source_id is None else spec.source_id
+        return max(*self._ids.values(), *around, last), max(self._pieces)
+
+    @property
     def unknown_id(self) -> int | None:
         """The id of what the vocabulary lacks."""
         return self.spec.unknown_id

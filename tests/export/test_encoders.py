@@ -108,6 +108,7 @@ def client(package: Package, of_texts: Path) -> Iterator[Client]:
 
 def test_the_package_says_what_it_is(package: Package) -> None:
     manifest = package.manifest
+    assert (manifest.name, manifest.checkpoint.name) == ("tiny", "tiny")
     assert manifest.graphs.decoder is None and manifest.graphs.cache == () and manifest.target_languages == ()
     assert sorted(manifest.files) == [
         "classifier.0.npy",

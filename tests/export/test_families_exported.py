@@ -36,6 +36,7 @@ from engine.offline import decode
 from engine.request import Event, Finished, Hypothesis, Translate
 from engine.targets import language_rules
 from export import __main__ as command
+from export.verification.reference import TransformersModel
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
@@ -107,6 +108,22 @@ def test_tokenizer_of_another_model_is_refused(folder: Path) -> None:
     write_tokenizer(folder, VOCABULARY + 30)
     with pytest.raises(CheckpointError, match=f"has token {VOCABULARY + 29}; the model has {VOCABULARY} tokens"):
         load_checkpoint(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "changes", "said"),
+    [
+        ("generation_config.json", {"suppress_tokens": [2]}, "Every token in `forced_eos_token_id`"),
+        ("generation_config.json", {"cache_implementation": "paper"}, "Invalid `cache_implementation` "),
+        ("config.json", {"_attn_implementation": "paper"}, "Specified `attn_implementation"),
+    ],
+)
+def test_what_transformers_refuses_is_told(folder: Path, file: str, changes: dict[str, object], said: str) -> None:
+    """A package may do without; there is nothing to hold it to."""
+    edit_json(folder / file, **changes)
+    load_checkpoint(folder)
+    with pytest.raises(CheckpointError, match=f"{folder}: transformers does not open the model: {said}.*; mend what"):
+        TransformersModel(folder)
 
 
 @pytest.mark.parametrize("family", [BART_LIKE["bart"], BART_LIKE["pegasus"], T5_LIKE["t5"]])

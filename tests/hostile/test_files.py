@@ -11,7 +11,7 @@ import pytest
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.tokenizers.sentencepiece_pair import load_sentencepiece, load_vocabulary
 from models.tokenizers.tokenizer import TokenizerError
-from tests.checkpoints import edit_json
+from tests.checkpoints import edit_json, write_checkpoint
 from tests.hostile.files import CORPUS, ZOO, damaged, kinds
 from tests.server_process import ROOT
 
@@ -43,6 +43,13 @@ def test_a_checkpoint_is_not_made_larger_than_its_weights(key: str, tmp_path: Pa
     edit_json(tmp_path / "config.json", **{key: 1 << 30})
     with pytest.raises(CheckpointError, match=r"numbers or more|has 2\d\d"):
         load_checkpoint(tmp_path)
+
+
+def test_nor_by_its_targets_alone(tmp_path: Path) -> None:
+    folder = write_checkpoint(tmp_path, separate=True)
+    edit_json(folder / "config.json", decoder_vocab_size=1 << 40)
+    with pytest.raises(CheckpointError, match="numbers or more"):
+        load_checkpoint(folder)
 
 
 @pytest.mark.parametrize("content", [b"[" * 100_000, b'{"a":' * 100_000])

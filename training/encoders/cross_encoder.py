@@ -6,9 +6,9 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from safetensors.torch import save_file
 from torch import nn
 
+from models.checkpoint.files.weights import write_weights
 from training.encoders.model import Encoder
 from training.encoders.writer import write_encoder, write_json
 
@@ -55,4 +55,4 @@ def _write_module(folder: Path, settings: object, linear: nn.Linear | None) -> N
     write_json(folder / "config.json", settings)
     if linear is not None:
         tensors = {f"linear.{name}": tensor.contiguous() for name, tensor in linear.state_dict().items()}
-        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        write_weights(folder / "model.safetensors", tensors)

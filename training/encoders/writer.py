@@ -5,10 +5,10 @@ import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from models.checkpoint import CheckpointError
+from models.checkpoint.files.weights import write_weights
 from models.layers import EncoderLayer
 from training.encoders.config import Head
 from training.encoders.model import Encoder
@@ -31,7 +31,7 @@ def write_encoder(folder: Path, model: Encoder, labels: Sequence[str], vocabular
     tensors = {name: tensor.detach().cpu().half().contiguous() for name, tensor in berts_tensors(model)}
     if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
         raise CheckpointError(f"{broken[0]} has values that are no finite numbers in fp16: the training diverged")
-    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    write_weights(folder / "model.safetensors", tensors)
     write_json(folder / "config.json", _config(model, labels))
     shutil.copyfile(vocabulary / "tokenizer.json", folder / "tokenizer.json")
     special = {"pad_token": PAD, "unk_token": UNKNOWN, "cls_token": CLS, "sep_token": SEP, "mask_token": MASK}

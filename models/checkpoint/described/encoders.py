@@ -47,7 +47,6 @@ def load(folder: Path) -> EncoderCheckpoint:
     model = load_model(description, tensors, file)
     assert isinstance(model, Transformer)
     return EncoderCheckpoint(
-        name=folder.resolve().name,
         config=config,
         model=model.eval(),
         tokenizer=tokenizer,

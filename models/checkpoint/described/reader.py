@@ -19,6 +19,7 @@ from models.checkpoint.files.pointers import check_fetched
 from models.checkpoint.files.reading import TensorFile, invalid, notices
 from models.checkpoint.files.renames import Rename, fill
 from models.checkpoint.files.weights import check_size, read_weights, weights_sha256
+from models.checkpoint.generation import check_defaults
 from models.checkpoint.tokenizers.fast import spec_of
 from models.config import Frozen, ModelShape
 from models.encoding import EncodingDefaults, Pooling
@@ -26,9 +27,9 @@ from models.encoding.dense import Dense
 from models.package.declared.graphs import FileName
 from models.package.manifest import GenerationDefaults
 from models.tokenizers.byte_tokenizer import ByteSpec
-from models.tokenizers.sentencepiece_pair import SentencePieceSpec
+from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.spec import TokenizerSpec, open_tokenizer
-from models.tokenizers.tokenizer import TokenizerError
+from models.tokenizers.tokenizer import Tokenizer, TokenizerError
 from models.tokenizers.tokenizer_json import load_backend
 
 DESCRIPTION = "checkpoint.toml"
@@ -110,12 +111,14 @@ def load(folder: Path) -> Checkpoint:
     tokenizer = tokenizer_spec(folder, description)
     encoding, scores = read_encoding(description, tensors, folder / DESCRIPTION)
     longest = min(description.generation.max_new_tokens, config.max_positions)
+    generation = replace(description.generation, max_new_tokens=longest)
+    check_defaults(generation, config, folder / DESCRIPTION)
     return Checkpoint(
         name=folder.resolve().name,
         config=config,
         model=load_model(description, tensors, folder / DESCRIPTION).eval(),
         tokenizer=tokenizer,
-        generation=replace(description.generation, max_new_tokens=longest),
+        generation=generation,
         source_languages=description.source_languages,
         target_languages=description.target_languages,
         files={name: folder / name for name in tokenizer.files} | notices(folder),
@@ -160,6 +163,8 @@ def read_encoding(description: Description, tensors: TensorFile, file: Path) -> 
         raise invalid(error, file) from error
     if told.max_tokens is not None and told.max_tokens > (most := description.model.max_positions):
         raise CheckpointError(f"{file}: max_tokens is {told.max_tokens}; the model has {most} positions")
+    if fault := encoding.fault(description.model.width):
+        raise CheckpointError(f"{file}: {fault}")
     return encoding, scores
 
 
@@ -169,7 +174,7 @@ def tokenizer_spec(folder: Path, description: Description) -> TokenizerSpec:
     check_fetched(*(folder / name for name in ((spec.file,) if isinstance(spec, TokenizerFile) else spec.files)))
     try:
         if not isinstance(spec, TokenizerFile):
-            open_tokenizer(folder, spec)
+            _check_ids(open_tokenizer(folder, spec), config, folder)
             return spec
         backend = load_backend(folder / spec.file)
     except TokenizerError as error:
@@ -178,6 +183,15 @@ def tokenizer_spec(folder: Path, description: Description) -> TokenizerSpec:
     if largest >= size:
         raise CheckpointError(f"{folder / spec.file} has token {largest}; the model has {size} tokens")
     return spec_of(backend).model_copy(update={"file": spec.file})
+
+
+def _check_ids(tokenizer: Tokenizer, config: ModelShape, folder: Path) -> None:
+    """Raises CheckpointError where a text may have a token that the model has no row for."""
+    of_bytes = len(tokenizer.pieces()) - 1
+    ids = tokenizer.largest_ids if isinstance(tokenizer, SentencePiecePair) else (of_bytes, of_bytes)
+    for largest, size in zip(ids, (config.source_vocab_size, config.target_vocab_size), strict=True):
+        if largest >= size:
+            raise CheckpointError(f"{folder}: the tokenizer has token {largest}; the model has {size} tokens")
 
 
 def load_model(description: Description, tensors: TensorFile, file: Path) -> Architecture:

@@ -15,13 +15,12 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field, field_validator
-from safetensors.torch import save_file
 from torch import Tensor
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.foreign import MERGE
 from models.checkpoint.files.reading import JsonKeys, TensorFile, parse, read_json
-from models.checkpoint.files.weights import WEIGHTS, find_weights, read_weights
+from models.checkpoint.files.weights import WEIGHTS, find_weights, read_weights, write_weights
 
 CONFIG = "adapter_config.json"
 ADAPTERS = ("adapter_model.safetensors", "adapter_model.bin")
@@ -79,7 +78,9 @@ def _named_by(key: str) -> re.Pattern[str]:
 
 @contextmanager
 def whole(folder: Path, fetch: Callable[[str], Path]) -> Iterator[Path]:
-    """A checkpoint's folder: this one, or, of an adapter's, one that is there meanwhile. Raises CheckpointError.
+    """A checkpoint's folder: this one, or, of an adapter's, one that is there meanwhile.
+
+    Raises CheckpointError, and OSError where the merged weights have no room.
 
     fetch: gets a base model of the Hub, OWNER/NAME or OWNER/NAME@REVISION, and raises what it likes
     """
@@ -93,7 +94,7 @@ def whole(folder: Path, fetch: Callable[[str], Path]) -> Iterator[Path]:
         _link(base, merged)
         _link(folder, merged)
         tensors = merge(read_weights(find_weights(base)), read_weights(_adapter(folder)), config)
-        save_file(tensors, merged / WEIGHTS[0])
+        write_weights(merged / WEIGHTS[0], tensors)
         del tensors
         yield merged
 
@@ -151,7 +152,10 @@ def _there(parts: Mapping[str, Tensor], name: str, adapter: TensorFile) -> Tenso
 def _changed(tensors: dict[str, Tensor], name: str, by: Tensor, adapter: TensorFile) -> Tensor:
     if name not in tensors or tensors[name].shape != by.shape:
         found = list(tensors[name].shape) if name in tensors else "no such tensor"
-        raise CheckpointError(f"{adapter.file} changes {name} {list(by.shape)}; the base model has {found}")
+        raise CheckpointError(
+            f"{adapter.file} changes {name} {list(by.shape)}; the base model has {found}: name the model that it was "
+            f"trained upon in {CONFIG}, or {MERGE}"
+        )
     return tensors[name]
 
 
@@ -185,8 +189,11 @@ def _adapter(folder: Path) -> Path:
 
 
 def _link(folder: Path, merged: Path) -> None:
-    """Puts what is no weight there, in place of what is there by this name."""
+    """Puts what is no weight there, in place of what is there by this name.
+
+    Folders too: those of sentence-transformers have a Pooling or a Dense each.
+    """
     for file in folder.iterdir():
-        if file.is_file() and not any(fnmatch(file.name, pattern) for pattern in OWN):
+        if file.exists() and not any(fnmatch(file.name, pattern) for pattern in OWN):
             (merged / file.name).unlink(missing_ok=True)
             (merged / file.name).symlink_to(file.resolve())

@@ -1,12 +1,15 @@
 """The weights of a Hugging Face folder: one file, or several with an index that says which tensor is where."""
 
+import errno
 import hashlib
+import os
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from models.architectures.prefix.config import PrefixConfig
@@ -31,6 +34,8 @@ UNSAFE = "Weights only load failed"
 """How PyTorch begins to say that a file is none of its own, or has objects in it."""
 ZIP = b"PK\x03\x04"
 """How a file of torch.save begins, but for those of PyTorch before 1.6."""
+SYSTEMS = re.compile(r"os error (\d+)")
+"""What an error of safetensors has of the system's."""
 
 
 def find_weights(folder: Path) -> Path:
@@ -83,6 +88,16 @@ def read_weights(weights: Path, entry: str | None = None) -> TensorFile:
     return TensorFile(weights, tensors)
 
 
+def write_weights(file: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Writes a .safetensors, marked as PyTorch's. Raises OSError, for which safetensors has an error of its own."""
+    try:
+        save_file(dict(tensors), file, {"format": "pt"})
+    except SafetensorError as error:
+        found = SYSTEMS.search(str(error))
+        number = int(found[1]) if found else errno.EIO
+        raise OSError(number, os.strerror(number) if found else str(error), str(file)) from error
+
+
 def _layers(config: ModelShape) -> int:
     """Numbers that the layers have at least, over the width."""
     if isinstance(config, RecurrentConfig):
@@ -102,7 +117,7 @@ def check_size(config: ModelShape, weights: Path) -> None:
 
     A number takes a byte at least.
     """
-    needed = config.width * (config.source_vocab_size + _layers(config))
+    needed = config.width * (max(config.source_vocab_size, config.target_vocab_size) + _layers(config))
     found = sum(file.stat().st_size for file in weights_files(weights))
     if needed > found:
         raise CheckpointError(

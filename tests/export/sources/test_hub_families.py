@@ -202,3 +202,18 @@ def test_an_adapter_of_the_hub(tmp_path: Path, serve: Serve) -> None:
     with whole(obtain(), lambda name: pytest.fail(f"{name} is here")) as folder:
         assert same(folder, expected)
     assert {"adapter_config.json", "adapter_model.safetensors"} <= served.fetched()
+
+
+def test_an_adapter_of_a_sentence_encoder_on_the_hub(tmp_path: Path, serve: Serve) -> None:
+    peft = pytest.importorskip("peft")
+    base = of_sentences(tmp_path)
+    model = SentenceTransformer(str(base), device="cpu")
+    model.add_adapter(peft.LoraConfig(r=3, target_modules=["query"], init_lora_weights=False))
+    model.save(str(tmp_path / "adapter"))
+    edit_json(tmp_path / "adapter" / "adapter_config.json", base_model_name_or_path=str(base))
+    served = serve(tmp_path / "adapter")
+    obtained = obtain()
+    assert served.fetched() == set(served.files) - set(OTHERS)
+    with whole(obtained, lambda name: pytest.fail(f"{name} is here")) as folder:
+        found = encoders.load(folder)
+    assert found.encoding == encoders.load(base).encoding

@@ -158,7 +158,7 @@ def test_a_checkpoint_beside_a_package_is_not_replaced_with_it(
     folder = Path(shutil.copytree(tiny_package.folder, tmp_path / "tiny"))
     (folder / "config.json").write_text("{}")
     assert command.main([str(MODELS[0]), "--out", str(folder), "--verify-samples", "1"]) == 2
-    assert "has a checkpoint too (config.json)" in capsys.readouterr().err
+    assert "has a checkpoint (config.json)" in capsys.readouterr().err
     assert Package.open(folder).sha256 == tiny_package.sha256
 
 

@@ -8,7 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from models.checkpoint import CheckpointError, load_checkpoint
+from models.checkpoint.described.writer import write_described
 from models.encoding import Encoding, Pooling
+from models.tokenizers.sentencepiece_pair import SentencePieceSpec
+from tests.checkpoints import write_checkpoint
 
 VOCABULARY, WIDTH, HEADS, FFN, LONGEST = 263, 24, 3, 40, 33
 LAYERS = {"encoder": 2, "decoder": 3}
@@ -198,6 +201,14 @@ CHANGES = {
     ('"state_dict"', '"model"'): "holds no dictionary of tensors in 'model'; it has epoch, state_dict",
     ('weights = "model.pt"', 'weights = "../model.pt"'): "weights is '../model.pt'; String should match pattern",
     ('weights = "model.pt"', 'weights = "other.pt"'): "other.pt cannot be read",
+    ('["attention", "max"]', '["attention", "max"]\ndimensions = 90'): "dimensions is 90; a vector has 48 values",
+    ("[tensors]", "[generation]\nforced_end_id = 900\n[tensors]"): "token 900 is not one of 263 target tokens",
+    ("[tensors]", "[generation]\nforced_begin_id = -1\n[tensors]"): "token -1 is not one of 263 target tokens",
+    (
+        "[tensors]",
+        "[generation]\ndo_sample = true\nnum_beams = 3\n[tensors]",
+    ): "beams are not sampled; take one",
+    ('kind = "bytes"', 'kind = "bytes", offset = 99'): "the tokenizer has token 354; the model has 263 tokens",
     ('kind = "bytes"', 'kind = "words"'): "tokenizer is {'kind': 'words'}; Input tag 'words'",
     ('kind = "bytes"', 'kind = "tokenizers"'): "tokenizer.json cannot be read",
     ("decoder_layers = 3", "decoder_layers = 0"): "an encoder alone, which does not translate",
@@ -213,6 +224,18 @@ CHANGES = {
     ("pad_id = 0", "pad_id = 263"): "pad_id 263 is not below the vocabulary size 263",
     ("pad_id = 0", 'pad_id = "nought"'): "model.pad_id is 'nought'; Input should be a valid integer",
 }
+
+
+def test_pieces_that_the_model_has_no_row_for_are_refused(tmp_path: Path) -> None:
+    checkpoint = load_checkpoint(write_checkpoint(tmp_path / "marian"))
+    assert isinstance(checkpoint.tokenizer, SentencePieceSpec)
+    spec = checkpoint.tokenizer.model_copy(update={"unknown_id": 900})
+    for tokenizer in (checkpoint.tokenizer, spec):
+        write_described(tmp_path / "bare", checkpoint.model, tokenizer, tmp_path / "marian", ("en", "pt"))
+        if tokenizer is not spec:
+            load_checkpoint(tmp_path / "bare")
+    with pytest.raises(CheckpointError, match="the tokenizer has token 900; the model has 212 tokens"):
+        load_checkpoint(tmp_path / "bare")
 
 
 @pytest.mark.parametrize(("change", "said"), CHANGES.items())

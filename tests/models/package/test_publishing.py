@@ -209,6 +209,24 @@ def test_only_a_package_is_replaced(tmp_path: Path) -> None:
         pass
 
 
+@pytest.mark.parametrize("target", [Path(), Path(".."), Path("/"), Path("/.."), Path("/.")])
+def test_a_folder_around_us_is_not_replaced(target: Path) -> None:
+    with pytest.raises(PackageError, match=r"is the folder that you are in, or one around it; name it from outside$"):
+        check_target(target)
+
+
+def test_nor_is_one_that_a_link_leads_to(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("/")
+    with pytest.raises(PackageError, match="link is the folder that you are in, or one around it"):
+        check_target(tmp_path / "link")
+
+
+def test_nobody_is_told_to_delete_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "config.json").touch()
+    with pytest.raises(PackageError, match=r"has a checkpoint \(config\.json\); choose another place, or make it"):
+        check_target(tmp_path)
+
+
 @pytest.mark.parametrize("place", ["file/package", "/proc/nowhere"])
 def test_where_no_folder_can_be_is_refused_by_its_name(place: str, tmp_path: Path) -> None:
     (tmp_path / "file").touch()

@@ -1,17 +1,20 @@
 """LoRA adapters merged into their base: the reference is peft itself."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import save_file
-from transformers import AutoModelForSeq2SeqLM
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModelForSeq2SeqLM, BertModel
 
-from models.checkpoint import CheckpointError
+from models.checkpoint import CheckpointError, encoders
 from models.checkpoint.bart_like import read
 from models.checkpoint.files.adapter import whole
 from tests.checkpoints import edit_json, write_json
+from tests.models.checkpoint.encoders.saved import bert, write
 from tests.models.families import BART_LIKE, T5_LIKE, write_family
 
 peft = pytest.importorskip("peft")
@@ -89,13 +92,32 @@ def test_what_is_not_merged_is_refused(tmp_path: Path, changes: dict[str, object
     assert said in str(error.value)
 
 
+def test_a_model_of_sentence_transformers_keeps_its_modules(tmp_path: Path) -> None:
+    """They lie in folders, and sentence-transformers saves them with the adapter, too."""
+    saved = write(tmp_path / "base", BertModel(bert()))
+    saved.sentences(["Transformer", "Pooling", "Dense"], {"pooling_mode": ["cls", "mean"], "embedding_dimension": 36})
+    base = SentenceTransformer(str(saved.folder), device="cpu")
+    base.add_adapter(peft.LoraConfig(r=3, target_modules=["query"], init_lora_weights=False))
+    base.save(str(tmp_path / "adapter"))
+    of_peft = tmp_path / "of peft"  # which knows the Transformer alone
+    of_peft.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        shutil.copyfile(tmp_path / "adapter" / name, of_peft / name)
+    expected = base.encode("It started to rain.")
+    for adapter in (tmp_path / "adapter", of_peft):
+        with whole(adapter, nowhere) as folder:
+            assert [*encoders.load(folder).encoding.poolings] == ["cls", "mean"]
+            found = SentenceTransformer(str(folder), device="cpu").encode("It started to rain.")
+        assert abs(found - expected).max() < 1e-5
+
+
 def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
     base = write_family(tmp_path / "base", BART_LIKE["blenderbot"])
     write_adapter(tmp_path / "adapter", base, **CONFIGS["of attention"])
     other = write_family(tmp_path / "other", T5_LIKE["t5"])
     edit_json(tmp_path / "adapter" / "adapter_config.json", base_model_name_or_path=str(other))
     for said in (
-        r"q_proj.weight \[48, 48\]; the base model has no such tensor",
+        r"q_proj.weight \[48, 48\]; the base model has no such tensor: name the model that it was trained upon",
         r"has adapter_config\.json and no adapter",
     ):
         with pytest.raises(CheckpointError, match=said), whole(tmp_path / "adapter", nowhere):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import MarianMTModel
 
 from models.checkpoint import CheckpointError, load_checkpoint
-from models.checkpoint.files.weights import find_weights, read_weights, weights_files, weights_sha256
+from models.checkpoint.files.weights import find_weights, read_weights, weights_files, weights_sha256, write_weights
 from models.package.folder import sha256
 from tests.checkpoints import edit_json, write_json
 
@@ -185,3 +185,9 @@ def test_a_pointer_of_git_lfs(folder: Path, name: str) -> None:
 def test_a_tokenizer_that_git_lfs_has_not_fetched(folder: Path, name: str) -> None:
     (folder / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:12\nsize 9\n")
     refused(folder, name, "Git LFS has not fetched", "git lfs pull")
+
+
+def test_weights_that_cannot_be_written_are_told_as_other_files_are(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file or directory") as error:
+        write_weights(tmp_path / "none" / SAFE, {"weight": torch.zeros(10)})
+    assert (error.value.strerror, error.value.filename) == ("No such file or directory", str(tmp_path / "none" / SAFE))
