@@ -23,7 +23,7 @@ READINGS = 40
 TOKEN = 7
 COARSE_QUERY, COARSE_KEY = 6, 7
 """Inputs of BestTokens, see kernels/README.md."""
-TAKE_NIBBLES = ("avx512vnni",)
+TAKE_NIBBLES = ("amx", "avx512vnni")
 """Instruction sets with which two numbers of a key share a byte (`takes_nibbles` in kernels/src/isa)."""
 SCREENED_LEAST = 18
 """Tokens of a row that a screened graph of standard operators computes where one is wanted: see decision 22."""

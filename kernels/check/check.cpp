@@ -14,6 +14,7 @@
 #include "compute/norm.h"
 #include "compute/recurrent.h"
 #include "compute/top_tokens.h"
+#include "processor.h"
 
 namespace dragoman::ISA {
 namespace {
@@ -318,7 +319,7 @@ void check_best_tokens(Scratch& scratch) {
   const int count = 1003, width = 72, rows = 7, k = 4, panels = (count + columns - 1) / columns, all = panels * columns;
   std::vector<int8_t> weight((size_t)count * width);
   for (int8_t& w : weight) w = (int8_t)random.whole(-127, 127);
-  Memory<int8_t> packed((size_t)all * width);
+  Memory<int8_t> packed((size_t)all * width + read_behind);
   Memory<int32_t> start(all);
   Memory<float> scales(all), bias(all), norms(all), rest(all), slack(all), bounds(3 * panels);
   pack(weight.data(), count, width, width, packed.get());
@@ -387,4 +388,13 @@ int check() {
 }  // namespace
 }  // namespace dragoman::ISA
 
-int main() { return dragoman::ISA::check(); }
+#define JOINED(a, b) a##b
+#define HAS(isa) JOINED(has_, isa)
+
+int main() {
+  if (!dragoman::processor::HAS(ISA)()) {
+    std::puts("this processor has no such instructions");
+    return 2;
+  }
+  return dragoman::ISA::check();
+}

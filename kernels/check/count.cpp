@@ -52,7 +52,7 @@ struct Weight {
   Weight(int outputs, int inputs, Random& random)
       : rows((size_t)outputs * inputs), scales(outputs + columns, 1e-3f), bias(outputs + columns) {
     const int count = (outputs + columns - 1) / columns;
-    panels = Memory<int8_t>((size_t)count * columns * inputs);
+    panels = Memory<int8_t>((size_t)count * columns * inputs + read_behind);
     start = Memory<int32_t>((size_t)count * columns);
     for (int8_t& w : rows) w = random.byte();
     for (size_t i = 0; i < rows.size(); i++) start[i / inputs] += (shift(Packed::bytes, 128) - 128) * rows[i];

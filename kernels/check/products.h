@@ -63,7 +63,7 @@ void check_product(int rows, int outputs, int inputs, int zero_point, Fill fill,
     weight[i] = weight_of(fill, random, (int)i % inputs);
     if (SIXTEENS) weight[i] = (int8_t)(weight[i] / 16 * 16);
   }
-  Memory<int8_t> packed((size_t)panels * columns * depth);
+  Memory<int8_t> packed((size_t)panels * columns * depth + read_behind);
   Memory<int32_t> start((size_t)panels * columns);
   (nibbles ? pack_nibbles : pack)(weight.data(), outputs, inputs, depth, packed.get());
   for (int n = 0; n < outputs; n++) {
@@ -118,7 +118,7 @@ void check_wide_product(int rows, int outputs, int inputs, Fill fill, Random& ra
     const auto row = words(inputs, n % 2 ? fill : random_numbers, random);
     weight.insert(weight.end(), row.begin(), row.end());
   }
-  Memory<int8_t> packed((size_t)panels * columns * depth);
+  Memory<int8_t> packed((size_t)panels * columns * depth + read_behind);
   Memory<int32_t> start((size_t)panels * columns);
   pack((const int8_t*)weight.data(), outputs, 2 * inputs, depth, packed.get());
   const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, Packed::words};
@@ -158,7 +158,7 @@ void check_wide_layer(Scratch& scratch) {
         weight.insert(weight.end(), row.begin(), row.end());
       }
       const int depth = (2 * inputs + group - 1) / group * group, panels = (outputs + columns - 1) / columns;
-      Memory<int8_t> packed((size_t)panels * columns * depth);
+      Memory<int8_t> packed((size_t)panels * columns * depth + read_behind);
       Memory<int32_t> start((size_t)panels * columns);
       pack((const int8_t*)weight.data(), outputs, 2 * inputs, depth, packed.get());
       Linear l{};
@@ -184,15 +184,16 @@ void check_products(Scratch& scratch) {
   Random random;
   const int shapes[][2] = {{1, 1}, {3, 5}, {16, 4}, {17, 7}, {63, 64}, {65, 66}, {129, 255}, {200, 1536}};
   for (const auto& shape : shapes)
-    for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
+    for (int rows : {1, 2, 3, 4, 5, 6, 7, 13, 18, 37})
       for (int zero_point : {0, 128, 255, 77})
         for (int fill = 0; fill < fills; fill++) {
           check_product<false>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
           check_product<true>(rows, shape[0], shape[1], zero_point, (Fill)fill, random, scratch);
         }
   check_product<false>(700, 70, 1000, 128, random_numbers, random, scratch);  // more rows than a block
+  check_product<true>(700, 70, 200, 128, random_numbers, random, scratch);
   for (const auto& shape : shapes)
-    for (int rows : {1, 2, 3, 4, 5, 6, 7, 13})
+    for (int rows : {1, 2, 3, 4, 5, 6, 7, 13, 18, 37})
       for (int fill = 0; fill < fills; fill++)
         check_wide_product(rows, shape[0], shape[1], (Fill)fill, random, scratch);
 }

@@ -19,7 +19,7 @@ void Packing::fill(const int8_t* weight, const float* scales, const float* bias,
   const int numbers = halves ? 2 * k.group : k.group, depth = (row_bytes + numbers - 1) / numbers * numbers;
   const int panels = (outputs + k.columns - 1) / k.columns;
   const size_t columns = (size_t)panels * k.columns;
-  weights_ = Memory<int8_t>(halves ? columns * depth / 2 : columns * depth);
+  weights_ = Memory<int8_t>((halves ? columns * depth / 2 : columns * depth) + read_behind);
   start_ = Memory<int32_t>(columns);
   scales_ = Memory<float>(columns);
   bias_ = Memory<float>(columns);

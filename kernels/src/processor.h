@@ -3,6 +3,10 @@
 #pragma once
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 #elif defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
@@ -28,6 +32,7 @@ constexpr Feature fma{1, 0, Feature::c, 12}, saves_registers{1, 0, Feature::c, 2
 constexpr Feature avx2{7, 0, Feature::b, 5}, avx512f{7, 0, Feature::b, 16}, avx512dq{7, 0, Feature::b, 17};
 constexpr Feature avx512bw{7, 0, Feature::b, 30}, avx512vl{7, 0, Feature::b, 31}, avx512vnni{7, 0, Feature::c, 11};
 constexpr Feature avxvnni{7, 1, Feature::a, 4};
+constexpr Feature amx_tile{7, 0, Feature::d, 24}, amx_int8{7, 0, Feature::d, 25};
 
 // Whether the operating system keeps these registers over a switch of threads: 6 for the halves of 256 bits, 0xe6 for
 // all of AVX512.
@@ -39,13 +44,28 @@ inline bool keeps(unsigned registers) {
 }
 
 inline bool has_avx2() { return keeps(0x6) && avx2.there() && fma.there() && f16c.there(); }
+// Whether Linux lets this process have the registers of AMX, which it gives to those that ask: arch/x86/xstate in its
+// documentation. Threads that a process has already must have room for them on their stacks for signals.
+inline bool may_use_matrices() {
+#if defined(__linux__)
+  constexpr long request_permission = 0x1023, tile_data = 18;
+  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
+#else
+  return false;
+#endif
+}
+
 #ifdef EMULATED
+inline bool has_amx() { return has_avx2(); }
 inline bool has_avx512vnni() { return has_avx2(); }
 inline bool has_avxvnni() { return has_avx2(); }
 #else
 inline bool has_avx512vnni() {
   return has_avx2() && keeps(0xe6) && avx512f.there() && avx512bw.there() && avx512vl.there() && avx512dq.there() &&
          avx512vnni.there();
+}
+inline bool has_amx() {
+  return has_avx512vnni() && keeps(0x60000) && amx_tile.there() && amx_int8.there() && may_use_matrices();
 }
 inline bool has_avxvnni() { return has_avx2() && avxvnni.there(); }
 #endif

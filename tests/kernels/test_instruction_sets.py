@@ -30,13 +30,17 @@ class Way:
         return f"{self.name}-{self.machine}" + ("-emulated" if self.emulated else "")
 
 
+AVX512 = ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni")
+
 WAYS = [
     Way("portable", "x86_64"),
     Way("avx2", "x86_64", ("avx2", "fma", "f16c")),
     Way("avxvnni", "x86_64", ("avx2", "fma", "f16c", "avx_vnni")),
     Way("avxvnni", "x86_64", ("avx2", "fma", "f16c"), emulated=True),
-    Way("avx512vnni", "x86_64", ("avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni")),
+    Way("avx512vnni", "x86_64", AVX512),
     Way("avx512vnni", "x86_64", ("avx2", "fma", "f16c"), emulated=True),
+    Way("amx", "x86_64", (*AVX512, "amx_tile", "amx_int8")),
+    Way("amx", "x86_64", ("avx2", "fma", "f16c"), emulated=True),
     Way("portable", "aarch64"),
     Way("neon_dotprod", "aarch64", ("asimddp",)),
     Way("neon_i8mm", "aarch64", ("asimddp", "i8mm")),

@@ -1,6 +1,6 @@
-// Intel's header, and in plain C++ what isa/avx512vnni.h and isa/avxvnni.h use of AVX512 and VNNI, as the manual says
-// it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, VPDPBUSD and VPDPWSSD). Here AVX512 is
-// off.
+// Intel's header, and in plain C++ what isa/amx.h, isa/avx512vnni.h and isa/avxvnni.h use of AMX, AVX512 and VNNI, as
+// the manual says it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, LDTILECFG, TILELOADD,
+// TILESTORED, TDPBUSD, VPDPBUSD and VPDPWSSD). Here AVX512 is off.
 #pragma once
 #include_next <immintrin.h>
 
@@ -29,6 +29,44 @@ inline void emulated_multiply_add(Vector& total, Vector x, Vector weight) {
   memcpy(sums, &total, sizeof sums);
   for (size_t i = 0; i < sizeof u; i++) sums[i / 4] += u[i] * s[i];
   memcpy(&total, sums, sizeof sums);
+}
+
+// The registers of AMX: rows of 64 bytes, of which some count.
+struct EmulatedMatrices {
+  uint8_t bytes[8][16][64];
+  int rows[8], row_bytes[8];
+};
+inline thread_local EmulatedMatrices emulated_matrices;
+
+inline void emulated_load_shapes(const void* shapes) {
+  EmulatedMatrices& m = emulated_matrices;
+  memset(m.bytes, 0, sizeof m.bytes);
+  for (int i = 0; i < 8; i++) {
+    uint16_t row_bytes;
+    memcpy(&row_bytes, (const char*)shapes + 16 + 2 * i, sizeof row_bytes);
+    m.row_bytes[i] = row_bytes;
+    m.rows[i] = ((const uint8_t*)shapes)[48 + i];
+  }
+}
+inline void emulated_load_matrix(int to, const void* from, size_t stride) {
+  EmulatedMatrices& m = emulated_matrices;
+  memset(m.bytes[to], 0, sizeof m.bytes[to]);
+  for (int r = 0; r < m.rows[to]; r++) memcpy(m.bytes[to][r], (const char*)from + r * stride, m.row_bytes[to]);
+}
+inline void emulated_store_matrix(int from, void* to, size_t stride) {
+  const EmulatedMatrices& m = emulated_matrices;
+  for (int r = 0; r < m.rows[from]; r++) memcpy((char*)to + r * stride, m.bytes[from][r], m.row_bytes[from]);
+}
+inline void emulated_multiply_matrices(int total, int x, int weight) {
+  EmulatedMatrices& m = emulated_matrices;
+  for (int r = 0; r < m.rows[total]; r++)
+    for (int c = 0; c < m.row_bytes[total] / 4; c++) {
+      int32_t sum;
+      memcpy(&sum, m.bytes[total][r] + 4 * c, 4);
+      for (int k = 0; k < m.row_bytes[x]; k++)
+        sum += m.bytes[x][r][k] * (int8_t)m.bytes[weight][k / 4][4 * c + k % 4];
+      memcpy(m.bytes[total][r] + 4 * c, &sum, 4);
+    }
 }
 
 struct Emulated512 {

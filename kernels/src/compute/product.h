@@ -62,7 +62,10 @@ struct ByteRows {
   }
   MEMBER uint8_t* row(int r) { return prepares ? plain : plain + r * plain_stride; }
   MEMBER void done(int r) {
-    if (prepares) prepare(weight.kind, weight.shift, plain, weight.depth, prepared + r * prepared_stride);
+    if (prepares)
+      prepare(weight.kind, weight.shift, plain, weight.depth, prepared + r * prepared_stride);
+    else if (plain_stride > (size_t)weight.depth)
+      memset(row(r) + weight.depth, 0, plain_stride - weight.depth);
   }
   template <class Kind = Bytes>
   MEMBER Kind bytes() const {
@@ -87,6 +90,14 @@ static inline void tile_and_use(int rows, const Rows& x, int row, const PackedWe
   each(row, ROWS, panel, sums);
 }
 
+#ifdef MATRICES
+}  // namespace dragoman::ISA
+
+#include "compute/matrices.h"
+
+namespace dragoman::ISA {
+#endif
+
 constexpr int step_lines = columns * group / 64;
 
 // What one of so many tiles that share a panel asks for of the next. The last brings it into the first cache, where it
@@ -101,6 +112,10 @@ INLINE Ahead ahead_of(const int8_t* next, int tile, int tiles) {
 // blocks that stay in the second cache, and in a block a panel meets all rows before the next.
 template <class Rows, class Each>
 static void multiply(const PackedWeight& w, const Rows& x, int rows, Each& each) {
+#ifdef MATRICES
+  if constexpr (Rows::kind != Packed::words)
+    if (takes_matrices<Rows::kind>(w, rows)) return multiply_by_matrices(w, x, rows, each);
+#endif
   alignas(64) int32_t sums[Rows::most * columns];
   const int fitting = (int)(196608 / x.stride), most = fitting > Rows::most ? fitting : Rows::most;
   const int blocks = (rows + most - 1) / most;

@@ -26,6 +26,9 @@ constexpr float largest_norm = 46340.f;
 // Numbers of packed weights: s8; s16; multiples of 16 of s8, whose four bits share a byte with those of another; fp32.
 enum class Packed { bytes, words, nibbles, floats };
 
+// Bytes behind the last panel that a product may read, and multiply by zeros.
+constexpr int read_behind = 4096;
+
 // A weight [outputs, inputs] as the products want it: panels of such numbers, and facts of each column, filled up to
 // whole panels.
 struct PackedWeight {

@@ -23,6 +23,8 @@
 //                    and every weight in -127..127. Of words: sum over k of x[r][k] * weight[k][c] of s16, x
 //                    within -32767..32767, where all sums of some of these products fit 32 bits; `start` is zeros,
 //                    and rows are not prepared.
+//   MATRICES         A macro, where the set has instructions that multiply matrices: isa/amx.h says what else it has,
+//                    and compute/matrices.h uses it.
 //   bits             Of a mask, whose lanes have all bits or none: a bit for each lane, the first lane's is the lowest.
 //   load_halves, store_halves: a register of floats from and to fp16 in memory.
 //   widen, narrow    A register of i32 from s8 in memory, and to u8 or s16 that can hold them. GCC 12 makes no

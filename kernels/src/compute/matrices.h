@@ -1,0 +1,83 @@
+// Rows of u8 times a packed weight, by instructions that multiply matrices.
+#pragma once
+#include "compute/table.h"
+
+namespace dragoman::ISA {
+
+constexpr int most_spread_depth = 256;
+
+template <Packed KIND>
+INLINE bool takes_matrices(const PackedWeight& w, int rows) {
+  if constexpr (KIND == Packed::nibbles) return rows >= least_spread_rows && w.depth <= most_spread_depth;
+  return rows >= least_matrix_rows;
+}
+
+// The panels of a weight, one after another, as bytes.
+template <Packed KIND>
+class BytePanels {
+ public:
+  explicit BytePanels(const PackedWeight& w) : weight_(w) {}
+  MEMBER const int8_t* operator[](int panel) const { return panel_of<KIND>(weight_, panel); }
+
+ private:
+  const PackedWeight& weight_;
+};
+
+// What shares bytes is spread to bytes in the first cache, and a panel ahead: a matrix that is loaded waits until all of
+// it has been stored.
+template <>
+class BytePanels<Packed::nibbles> {
+ public:
+  explicit BytePanels(const PackedWeight& w) : weight_(w) {}
+  MEMBER const int8_t* operator[](int panel) {
+    if (panel == 0) spread(0);
+    if (panel + 1 < weight_.panels) spread(panel + 1);
+    return spread_[panel % 2];
+  }
+
+ private:
+  MEMBER void spread(int panel) {
+    spread_nibbles(panel_of<Packed::nibbles>(weight_, panel), weight_.depth, spread_[panel % 2]);
+  }
+
+  const PackedWeight& weight_;
+  alignas(64) int8_t spread_[2][most_spread_depth * columns];
+};
+
+// As `multiply` does. Rows are shared out evenly to matrices; where that leaves a remainder, the last one of a block
+// takes rows again that the one before it has taken, and their sums go to `each` once.
+template <class Rows, class Each>
+static void multiply_by_matrices(const PackedWeight& w, const Rows& x, int rows, Each& each) {
+  BytePanels<Rows::kind> panels(w);
+  alignas(64) int32_t sums[2 * matrix_rows * columns];
+  const int most = ((int)(196608 / x.stride) / matrix_rows + 1) * matrix_rows, blocks = (rows + most - 1) / most;
+  for (int block = 0, first = 0; block < blocks; block++) {
+    const int count = rows / blocks + (block < rows % blocks), all = (count + matrix_rows - 1) / matrix_rows;
+    const int size = (count + all - 1) / all;
+    const auto begin = [&](int matrix) INLINED { return first + (matrix < all - 1 ? matrix * size : count - size); };
+    const auto use = [&](int matrix, int panel, const int32_t* of) INLINED {
+      const int row = first + matrix * size, again = row - begin(matrix);
+      each(row, size - again, panel, of + again * columns);
+    };
+    shape_matrices(size);
+    for (int panel = 0; panel < w.panels; panel++) {
+      const int8_t* weights = panels[panel];
+      const int32_t* start = w.start + panel * columns;
+      int matrix = 0;
+      for (; matrix + 1 < all; matrix += 2) {
+        int32_t* others = sums + size * columns;
+        multiply_panel(x.rows + begin(matrix) * x.stride, x.rows + begin(matrix + 1) * x.stride, x.stride, weights,
+                       start, w.depth, sums, others);
+        use(matrix, panel, sums);
+        use(matrix + 1, panel, others);
+      }
+      if (matrix == all) continue;
+      multiply_panel(x.rows + begin(matrix) * x.stride, x.stride, weights, start, w.depth, sums);
+      use(matrix, panel, sums);
+    }
+    first += count;
+  }
+  release_matrices();
+}
+
+}  // namespace dragoman::ISA

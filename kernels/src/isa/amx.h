@@ -1,0 +1,125 @@
+// AMX beside AVX512 with VNNI: tdpbusd multiplies a matrix of 16 rows of 64 u8 by one of 64 rows of 16 s8, and adds the
+// products to 16 x 16 sums of 32 bits, exactly. Its matrices are in 8 registers of the thread, whose shapes are loaded
+// first (Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter 20).
+#pragma once
+#define MATRICES
+#include "isa/avx512vnni.h"
+
+namespace dragoman::ISA {
+
+constexpr int matrix_rows = 16, matrix_depth = 64, least_matrix_rows = 1, least_spread_rows = 7;
+
+#ifdef EMULATED
+template <int TO>
+INLINE void load_matrix(const void* from, size_t stride) {
+  emulated_load_matrix(TO, from, stride);
+}
+template <int FROM>
+INLINE void store_matrix(void* to, size_t stride) {
+  emulated_store_matrix(FROM, to, stride);
+}
+template <int TOTAL, int X, int WEIGHT>
+INLINE void multiply_matrices() {
+  emulated_multiply_matrices(TOTAL, X, WEIGHT);
+}
+INLINE void load_shapes(const void* shapes) { emulated_load_shapes(shapes); }
+INLINE void release_matrices() {}
+#else  // as assembly: GCC 12 does not know that its intrinsics read memory
+template <int TO>
+INLINE void load_matrix(const void* from, size_t stride) {
+  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(from), "r"(stride), "i"(TO) : "memory");
+}
+template <int FROM>
+INLINE void store_matrix(void* to, size_t stride) {
+  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(FROM) : "memory");
+}
+template <int TOTAL, int X, int WEIGHT>
+INLINE void multiply_matrices() {
+  asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(TOTAL), "i"(X), "i"(WEIGHT));
+}
+INLINE void load_shapes(const void* shapes) { asm volatile("ldtilecfg %0" ::"m"(*(const char(*)[64])shapes)); }
+INLINE void release_matrices() { asm volatile("tilerelease"); }
+#endif
+
+// Registers 0 to 3 are for sums, 4 and 5 for x, 6 and 7 for the weight. rows: of x and of the sums, 1..16. Whoever calls
+// it releases them when all is done: a thread that has none is switched faster.
+INLINE void shape_matrices(int rows) {
+  struct alignas(64) {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } shapes{};
+  shapes.palette = 1;
+  for (int i = 0; i < 8; i++) {
+    shapes.row_bytes[i] = 64;
+    shapes.rows[i] = (uint8_t)(i < 6 ? rows : 16);
+  }
+  load_shapes(&shapes);
+}
+
+// Numbers of a panel that share bytes, as a panel of bytes.
+INLINE void spread_nibbles(const int8_t* panel, int depth, int8_t* out) {
+  constexpr int step = columns * group;
+  for (int k = 0; k < depth; k += 2 * group, panel += step, out += 2 * step)
+    for (int c = 0; c < step; c += 64) {
+      const __m512i both = _mm512_load_si512(panel + c);
+      const __m512i low = low_nibbles(both), high = high_nibbles(both);
+      _mm512_store_si512(out + c, low);
+      _mm512_store_si512(out + step + c, high);
+    }
+}
+
+// The sums of some rows of x in a panel: [rows][columns]. x is zeros from `depth` on, up to a multiple of 64; what it
+// meets there may be anything.
+INLINE void multiply_panel(const uint8_t* x, size_t stride, const int8_t* panel, const int32_t* start, int depth,
+                           int32_t* sums) {
+  constexpr size_t step = columns * group, row = columns * sizeof(int32_t);
+  load_matrix<0>(start, 0);
+  load_matrix<1>(start + 16, 0);
+  load_matrix<2>(start + 32, 0);
+  load_matrix<3>(start + 48, 0);
+  for (int k = 0; k < depth; k += matrix_depth, x += matrix_depth, panel += matrix_depth * columns) {
+    load_matrix<4>(x, stride);
+    load_matrix<6>(panel, step);
+    multiply_matrices<0, 4, 6>();
+    load_matrix<7>(panel + 64, step);
+    multiply_matrices<1, 4, 7>();
+    load_matrix<6>(panel + 128, step);
+    multiply_matrices<2, 4, 6>();
+    load_matrix<7>(panel + 192, step);
+    multiply_matrices<3, 4, 7>();
+  }
+  store_matrix<0>(sums, row);
+  store_matrix<1>(sums + 16, row);
+  store_matrix<2>(sums + 32, row);
+  store_matrix<3>(sums + 48, row);
+}
+
+// The same of twice as many rows, the second half of them from `other` on: half of a panel at a time.
+INLINE void multiply_panel(const uint8_t* x, const uint8_t* other, size_t stride, const int8_t* panel,
+                           const int32_t* start, int depth, int32_t* sums, int32_t* other_sums) {
+  constexpr size_t step = columns * group, row = columns * sizeof(int32_t);
+  for (int half = 0; half < columns; half += 32) {
+    load_matrix<0>(start + half, 0);
+    load_matrix<1>(start + half + 16, 0);
+    load_matrix<2>(start + half, 0);
+    load_matrix<3>(start + half + 16, 0);
+    const int8_t* weight = panel + half * group;
+    for (int k = 0; k < depth; k += matrix_depth, weight += matrix_depth * columns) {
+      load_matrix<4>(x + k, stride);
+      load_matrix<6>(weight, step);
+      multiply_matrices<0, 4, 6>();
+      load_matrix<7>(weight + 64, step);
+      multiply_matrices<1, 4, 7>();
+      load_matrix<5>(other + k, stride);
+      multiply_matrices<2, 5, 6>();
+      multiply_matrices<3, 5, 7>();
+    }
+    store_matrix<0>(sums + half, row);
+    store_matrix<1>(sums + half + 16, row);
+    store_matrix<2>(other_sums + half, row);
+    store_matrix<3>(other_sums + half + 16, row);
+  }
+}
+
+}  // namespace dragoman::ISA
