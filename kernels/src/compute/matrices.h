@@ -4,7 +4,7 @@
 
 namespace dragoman::ISA {
 
-constexpr int most_spread_depth = 256;
+constexpr int most_spread_depth = 256;  // two panels of it are in the first cache
 
 template <Packed KIND>
 INLINE bool takes_matrices(const PackedWeight& w, int rows) {
@@ -12,43 +12,34 @@ INLINE bool takes_matrices(const PackedWeight& w, int rows) {
   return rows >= least_matrix_rows;
 }
 
-// The panels of a weight, one after another, as bytes.
+// The panels of a weight as bytes.
 template <Packed KIND>
-class BytePanels {
- public:
-  explicit BytePanels(const PackedWeight& w) : weight_(w) {}
-  MEMBER const int8_t* operator[](int panel) const { return panel_of<KIND>(weight_, panel); }
+struct BytePanels {
+  const PackedWeight& weight;
 
- private:
-  const PackedWeight& weight_;
+  MEMBER const int8_t* operator[](int panel) const { return panel_of<KIND>(weight, panel); }
+  MEMBER void prepare(int, int, int) {}
 };
 
-// What shares bytes is spread to bytes in the first cache, and a panel ahead: a matrix that is loaded waits until all of
-// it has been stored.
+// Those whose numbers share bytes are spread in the first cache, each in parts while the one before it is multiplied.
 template <>
-class BytePanels<Packed::nibbles> {
- public:
-  explicit BytePanels(const PackedWeight& w) : weight_(w) {}
-  MEMBER const int8_t* operator[](int panel) {
-    if (panel == 0) spread(0);
-    if (panel + 1 < weight_.panels) spread(panel + 1);
-    return spread_[panel % 2];
-  }
+struct BytePanels<Packed::nibbles> {
+  const PackedWeight& weight;
+  alignas(64) int8_t spread[2][most_spread_depth * columns];
 
- private:
-  MEMBER void spread(int panel) {
-    spread_nibbles(panel_of<Packed::nibbles>(weight_, panel), weight_.depth, spread_[panel % 2]);
+  MEMBER explicit BytePanels(const PackedWeight& w) : weight(w) { prepare(0, 0, 1); }
+  MEMBER const int8_t* operator[](int panel) const { return spread[panel % 2]; }
+  MEMBER void prepare(int panel, int part, int parts) {
+    if (panel == weight.panels) return;
+    const int steps = weight.depth / (2 * group), first = steps * part / parts, last = steps * (part + 1) / parts;
+    spread_nibbles(panel_of<Packed::nibbles>(weight, panel), first, last, spread[panel % 2]);
   }
-
-  const PackedWeight& weight_;
-  alignas(64) int8_t spread_[2][most_spread_depth * columns];
 };
 
 // As `multiply` does. Rows are shared out evenly to matrices; where that leaves a remainder, the last one of a block
 // takes rows again that the one before it has taken, and their sums go to `each` once.
 template <class Rows, class Each>
 static void multiply_by_matrices(const PackedWeight& w, const Rows& x, int rows, Each& each) {
-  BytePanels<Rows::kind> panels(w);
   alignas(64) int32_t sums[2 * matrix_rows * columns];
   const int most = ((int)(196608 / x.stride) / matrix_rows + 1) * matrix_rows, blocks = (rows + most - 1) / most;
   for (int block = 0, first = 0; block < blocks; block++) {
@@ -59,20 +50,24 @@ static void multiply_by_matrices(const PackedWeight& w, const Rows& x, int rows,
       const int row = first + matrix * size, again = row - begin(matrix);
       each(row, size - again, panel, of + again * columns);
     };
+    BytePanels<Rows::kind> panels{w};
     shape_matrices(size);
     for (int panel = 0; panel < w.panels; panel++) {
       const int8_t* weights = panels[panel];
       const int32_t* start = w.start + panel * columns;
       int matrix = 0;
+      const auto meanwhile = [&](int part, int parts) INLINED {
+        if (matrix == 0) panels.prepare(panel + 1, part, parts);
+      };
       for (; matrix + 1 < all; matrix += 2) {
         int32_t* others = sums + size * columns;
         multiply_panel(x.rows + begin(matrix) * x.stride, x.rows + begin(matrix + 1) * x.stride, x.stride, weights,
-                       start, w.depth, sums, others);
+                       start, w.depth, sums, others, meanwhile);
         use(matrix, panel, sums);
         use(matrix + 1, panel, others);
       }
       if (matrix == all) continue;
-      multiply_panel(x.rows + begin(matrix) * x.stride, x.stride, weights, start, w.depth, sums);
+      multiply_panel(x.rows + begin(matrix) * x.stride, x.stride, weights, start, w.depth, sums, meanwhile);
       use(matrix, panel, sums);
     }
     first += count;

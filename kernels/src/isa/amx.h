@@ -57,28 +57,30 @@ INLINE void shape_matrices(int rows) {
   load_shapes(&shapes);
 }
 
-// Numbers of a panel that share bytes, as a panel of bytes.
-INLINE void spread_nibbles(const int8_t* panel, int depth, int8_t* out) {
+// Numbers of a panel that share bytes, as a panel of bytes: so many steps of it, from one on.
+INLINE void spread_nibbles(const int8_t* panel, int first, int last, int8_t* out) {
   constexpr int step = columns * group;
-  for (int k = 0; k < depth; k += 2 * group, panel += step, out += 2 * step)
+  for (int i = first; i < last; i++)
     for (int c = 0; c < step; c += 64) {
-      const __m512i both = _mm512_load_si512(panel + c);
+      const __m512i both = _mm512_load_si512(panel + i * step + c);
       const __m512i low = low_nibbles(both), high = high_nibbles(both);
-      _mm512_store_si512(out + c, low);
-      _mm512_store_si512(out + step + c, high);
+      _mm512_store_si512(out + 2 * i * step + c, low);
+      _mm512_store_si512(out + (2 * i + 1) * step + c, high);
     }
 }
 
 // The sums of some rows of x in a panel: [rows][columns]. x is zeros from `depth` on, up to a multiple of 64; what it
-// meets there may be anything.
+// meets there may be anything. meanwhile(part, parts): what else is done, a part behind each step.
+template <class Meanwhile>
 INLINE void multiply_panel(const uint8_t* x, size_t stride, const int8_t* panel, const int32_t* start, int depth,
-                           int32_t* sums) {
+                           int32_t* sums, Meanwhile meanwhile) {
   constexpr size_t step = columns * group, row = columns * sizeof(int32_t);
   load_matrix<0>(start, 0);
   load_matrix<1>(start + 16, 0);
   load_matrix<2>(start + 32, 0);
   load_matrix<3>(start + 48, 0);
-  for (int k = 0; k < depth; k += matrix_depth, x += matrix_depth, panel += matrix_depth * columns) {
+  const int steps = (depth + matrix_depth - 1) / matrix_depth;
+  for (int i = 0; i < steps; i++, x += matrix_depth, panel += matrix_depth * columns) {
     load_matrix<4>(x, stride);
     load_matrix<6>(panel, step);
     multiply_matrices<0, 4, 6>();
@@ -88,6 +90,7 @@ INLINE void multiply_panel(const uint8_t* x, size_t stride, const int8_t* panel,
     multiply_matrices<2, 4, 6>();
     load_matrix<7>(panel + 192, step);
     multiply_matrices<3, 4, 7>();
+    meanwhile(i, steps);
   }
   store_matrix<0>(sums, row);
   store_matrix<1>(sums + 16, row);
@@ -96,29 +99,32 @@ INLINE void multiply_panel(const uint8_t* x, size_t stride, const int8_t* panel,
 }
 
 // The same of twice as many rows, the second half of them from `other` on: half of a panel at a time.
+template <class Meanwhile>
 INLINE void multiply_panel(const uint8_t* x, const uint8_t* other, size_t stride, const int8_t* panel,
-                           const int32_t* start, int depth, int32_t* sums, int32_t* other_sums) {
+                           const int32_t* start, int depth, int32_t* sums, int32_t* other_sums, Meanwhile meanwhile) {
   constexpr size_t step = columns * group, row = columns * sizeof(int32_t);
-  for (int half = 0; half < columns; half += 32) {
-    load_matrix<0>(start + half, 0);
-    load_matrix<1>(start + half + 16, 0);
-    load_matrix<2>(start + half, 0);
-    load_matrix<3>(start + half + 16, 0);
-    const int8_t* weight = panel + half * group;
-    for (int k = 0; k < depth; k += matrix_depth, weight += matrix_depth * columns) {
-      load_matrix<4>(x + k, stride);
+  const int steps = (depth + matrix_depth - 1) / matrix_depth;
+  for (int half = 0; half < 2; half++, start += 32, panel += 32 * group, sums += 32, other_sums += 32) {
+    load_matrix<0>(start, 0);
+    load_matrix<1>(start + 16, 0);
+    load_matrix<2>(start, 0);
+    load_matrix<3>(start + 16, 0);
+    for (int i = 0; i < steps; i++) {
+      const int8_t* weight = panel + (size_t)i * matrix_depth * columns;
+      load_matrix<4>(x + i * matrix_depth, stride);
       load_matrix<6>(weight, step);
       multiply_matrices<0, 4, 6>();
       load_matrix<7>(weight + 64, step);
       multiply_matrices<1, 4, 7>();
-      load_matrix<5>(other + k, stride);
+      load_matrix<5>(other + i * matrix_depth, stride);
       multiply_matrices<2, 5, 6>();
       multiply_matrices<3, 5, 7>();
+      meanwhile(half * steps + i, 2 * steps);
     }
-    store_matrix<0>(sums + half, row);
-    store_matrix<1>(sums + half + 16, row);
-    store_matrix<2>(other_sums + half, row);
-    store_matrix<3>(other_sums + half + 16, row);
+    store_matrix<0>(sums, row);
+    store_matrix<1>(sums + 16, row);
+    store_matrix<2>(other_sums, row);
+    store_matrix<3>(other_sums + 16, row);
   }
 }
 
