@@ -61,10 +61,33 @@ __attribute__((target("avx512f"))) static void peak_avx512(int has_vnni) {
   PRINT_BEST("fp32_avx512", 20000, 8 * 16, { CHAINS(FMA512) });
 }
 
+#if HAS_AMX
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void peak_amx(void) {
+  const long request_permission = 0x1023, tile_data = 18;
+  if (syscall(SYS_arch_prctl, request_permission, tile_data) != 0) return;
+  struct {
+    uint8_t palette, start_row, reserved[14];
+    uint16_t row_bytes[16];
+    uint8_t rows[16];
+  } shapes = {.palette = 1};
+  for (int i = 0; i < 8; i++) shapes.row_bytes[i] = 64, shapes.rows[i] = 16;
+  __asm__ volatile("ldtilecfg %0" ::"m"(shapes));
+#define MATRICES(i) __asm__ volatile("tdpbusd %tmm7, %tmm6, %tmm" #i);
+  PRINT_BEST("u8s8_amx", 5000, 4 * 16 * 16 * 64, { MATRICES(0) MATRICES(1) MATRICES(2) MATRICES(3) });
+  __asm__ volatile("tilerelease");
+}
+#else
+static void peak_amx(void) {}
+#endif
+
 static void multiply(void) {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2")) peak_avx2(HAS_AVXVNNI);
   if (__builtin_cpu_supports("avx512f")) peak_avx512(__builtin_cpu_supports("avx512vnni"));
+  peak_amx();
 }
 
 #elif defined(__aarch64__)

@@ -113,10 +113,10 @@ def measure_peaks(sizes: Sequence[int] = WORKING_SETS) -> Peaks:
     compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     if compiler is None:
         raise FileNotFoundError("there is no C compiler to measure the machine's peak with: install gcc or clang")
-    vnni = int("avx_vnni" in instructions())
+    has = {"HAS_AVXVNNI": "avx_vnni", "HAS_AMX": "amx_int8"}
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "peak"
-        flags = ["-O3", "-march=native", f"-DHAS_AVXVNNI={vnni}"]
+        flags = ["-O3", "-march=native", *(f"-D{flag}={int(name in instructions())}" for flag, name in has.items())]
         subprocess.run([compiler, *flags, str(SOURCE), "-o", str(program)], check=True)
         run = subprocess.run([str(program), *map(str, sizes)], check=True, capture_output=True, text=True)
     found = {name: float(value) for name, value in (line.split() for line in run.stdout.splitlines())}
