@@ -66,17 +66,20 @@ struct Finish {
 
   MEMBER void operator()(int row, int count, int panel, const int32_t* sums) {
     const PackedWeight& w = l.weight;
-    for (int r = 0; r < count; r++)
-      for (int c = 0; c < columns; c += 16) {
-        const int at = panel * columns + c, n = w.outputs - at;
-        if (n <= 0) break;
-        const size_t place = (size_t)(row + r) * w.outputs + at;
+    for (int c = 0; c < columns; c += 16) {
+      const int at = panel * columns + c, n = w.outputs - at;
+      if (n <= 0) break;
+      const Floats scale = load(w.scales + at), bias = load(w.bias + at);
+      const size_t width = w.outputs;
+      size_t place = row * width + at;
+      for (int r = 0; r < count; r++, place += width) {
         Floats y = converted(load(sums + r * columns + c));
         if constexpr (DIGITS) y = y + load_up_to(out + place, n);
-        y = activated<A>(y * (load(w.scales + at) * all(row_scales[row + r])) + load(w.bias + at));
+        y = activated<A>(y * (scale * all(row_scales[row + r])) + bias);
         if (residual) y = y + load_up_to(residual + place, n);
         store_up_to(out + place, y, n);
       }
+    }
   }
 };
 
