@@ -112,7 +112,7 @@ std::vector<int16_t> words(size_t n, Fill fill, Random& random) {
 
 // Sums of products of s16 by the tiles, against plain C++.
 void check_wide_product(int rows, int outputs, int inputs, Fill fill, Random& random, Scratch& scratch) {
-  const int depth = (2 * inputs + group - 1) / group * group, panels = (outputs + columns - 1) / columns;
+  const int depth = (inputs + group - 1) / group * 2 * group, panels = (outputs + columns - 1) / columns;
   std::vector<int16_t> weight, x;
   for (int n = 0; n < outputs; n++) {
     const auto row = words(inputs, n % 2 ? fill : random_numbers, random);
@@ -120,19 +120,19 @@ void check_wide_product(int rows, int outputs, int inputs, Fill fill, Random& ra
   }
   Memory<int8_t> packed((size_t)panels * columns * depth + read_behind);
   Memory<int32_t> start((size_t)panels * columns);
-  pack((const int8_t*)weight.data(), outputs, 2 * inputs, depth, packed.get());
+  pack_words(weight.data(), outputs, inputs, depth, packed.get());
   const PackedWeight w{outputs, inputs, depth, panels, packed.get(), start.get(), nullptr, nullptr, Packed::words};
-  const size_t stride = padded(depth);
-  uint8_t* bytes = scratch.take<uint8_t>(rows * stride);
-  memset(bytes, 0, rows * stride);
+  WordRows numbers(rows, w, scratch);
   for (int r = 0; r < rows; r++) {
     const auto row = words(inputs, fill, random);
-    memcpy(bytes + r * stride, row.data(), 2 * inputs);
+    memset(numbers.row(r), 0, depth);
+    memcpy(numbers.row(r), row.data(), 2 * inputs);
+    numbers.done(r);
     x.insert(x.end(), row.begin(), row.end());
   }
   std::vector<int32_t> sums((size_t)rows * outputs);
   KeepSums keep{sums, outputs};
-  multiply(w, Words{bytes, stride}, rows, keep);
+  multiply(w, numbers.words(), rows, keep);
   for (int r = 0; r < rows; r++)
     for (int n = 0; n < outputs; n++) {
       int64_t expected = 0;
@@ -157,10 +157,10 @@ void check_wide_layer(Scratch& scratch) {
         const auto row = words(inputs, random_numbers, random);
         weight.insert(weight.end(), row.begin(), row.end());
       }
-      const int depth = (2 * inputs + group - 1) / group * group, panels = (outputs + columns - 1) / columns;
+      const int depth = (inputs + group - 1) / group * 2 * group, panels = (outputs + columns - 1) / columns;
       Memory<int8_t> packed((size_t)panels * columns * depth + read_behind);
       Memory<int32_t> start((size_t)panels * columns);
-      pack((const int8_t*)weight.data(), outputs, 2 * inputs, depth, packed.get());
+      pack_words(weight.data(), outputs, inputs, depth, packed.get());
       Linear l{};
       l.weight = {outputs, inputs, depth, panels, packed.get(), start.get(), scales.data(), bias.data(), Packed::words};
       linear(l, x.data(), 1, nullptr, out.data(), scratch);

@@ -16,14 +16,18 @@ void Packing::fill(const int8_t* weight, const float* scales, const float* bias,
   const Kernels& k = kernels();
   if (kind == Packed::nibbles && k.pack_nibbles == nullptr) kind = Packed::bytes;
   const bool halves = kind == Packed::nibbles;
-  const int numbers = halves ? 2 * k.group : k.group, depth = (row_bytes + numbers - 1) / numbers * numbers;
+  const int numbers = kind == Packed::bytes ? k.group : 2 * k.group;
+  const int depth = (row_bytes + numbers - 1) / numbers * numbers;
   const int panels = (outputs + k.columns - 1) / k.columns;
   const size_t columns = (size_t)panels * k.columns;
   weights_ = Memory<int8_t>((halves ? columns * depth / 2 : columns * depth) + read_behind);
   start_ = Memory<int32_t>(columns);
   scales_ = Memory<float>(columns);
   bias_ = Memory<float>(columns);
-  (halves ? k.pack_nibbles : k.pack)(weight, outputs, row_bytes, depth, weights_.get());
+  if (kind == Packed::words)
+    k.pack_words((const int16_t*)weight, outputs, inputs, depth, weights_.get());
+  else
+    (halves ? k.pack_nibbles : k.pack)(weight, outputs, inputs, depth, weights_.get());
   std::copy_n(scales, outputs, scales_.get());
   std::copy_n(bias, outputs, bias_.get());
   packed_ = {outputs, inputs, depth, panels, weights_.get(), start_.get(), scales_.get(), bias_.get(), kind};

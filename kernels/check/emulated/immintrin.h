@@ -1,6 +1,6 @@
 // Intel's header, and in plain C++ what isa/amx.h, isa/avx512vnni.h and isa/avxvnni.h use of AMX, AVX512 and VNNI, as
 // the manual says it (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, LDTILECFG, TILELOADD,
-// TILESTORED, TDPBUSD, VPDPBUSD and VPDPWSSD). Here AVX512 is off.
+// TILESTORED, TILEZERO, TDPBUSD, VPDPBUSD and VPDPWSSD). Here AVX512 is off.
 #pragma once
 #include_next <immintrin.h>
 
@@ -57,14 +57,19 @@ inline void emulated_store_matrix(int from, void* to, size_t stride) {
   const EmulatedMatrices& m = emulated_matrices;
   for (int r = 0; r < m.rows[from]; r++) memcpy((char*)to + r * stride, m.bytes[from][r], m.row_bytes[from]);
 }
-inline void emulated_multiply_matrices(int total, int x, int weight) {
+inline void emulated_clear_matrix(int of) {
+  memset(emulated_matrices.bytes[of], 0, sizeof emulated_matrices.bytes[of]);
+}
+inline int emulated_number(uint8_t byte, bool is_signed) { return is_signed ? (int8_t)byte : byte; }
+inline void emulated_multiply_matrices(int total, int x, bool x_signed, int weight, bool weight_signed) {
   EmulatedMatrices& m = emulated_matrices;
   for (int r = 0; r < m.rows[total]; r++)
     for (int c = 0; c < m.row_bytes[total] / 4; c++) {
-      int32_t sum;
+      uint32_t sum;
       memcpy(&sum, m.bytes[total][r] + 4 * c, 4);
       for (int k = 0; k < m.row_bytes[x]; k++)
-        sum += m.bytes[x][r][k] * (int8_t)m.bytes[weight][k / 4][4 * c + k % 4];
+        sum += emulated_number(m.bytes[x][r][k], x_signed) *
+               emulated_number(m.bytes[weight][k / 4][4 * c + k % 4], weight_signed);
       memcpy(m.bytes[total][r] + 4 * c, &sum, 4);
     }
 }

@@ -140,16 +140,16 @@ static int64_t linear_of_words(const Linear& l, const float* x, int rows, const 
                                Scratch& scratch) {
   const PackedWeight& w = l.weight;
   float* scales = scratch.take<float>(rows);
-  const size_t stride = padded(w.depth);
-  uint8_t* words = scratch.take<uint8_t>(rows * stride);
+  WordRows words(rows, w, scratch);
   for (int r = 0; r < rows; r++) {
     const float* row = x + (size_t)r * w.inputs;
     const RowFacts facts = row_facts(row, w.inputs);
     const float factor = facts.finite ? word_factor(row, w.inputs, facts.largest) : 0.f;
     scales[r] = facts.finite ? 1.f / factor : __builtin_nanf("");
-    quantize_words(row, w.inputs, factor, w.depth, (int16_t*)(words + r * stride));
+    quantize_words(row, w.inputs, factor, w.depth, words.row(r));
+    words.done(r);
   }
-  finish<false>(l, Words{words, stride}, rows, scales, residual, out);
+  finish<false>(l, words.words(), rows, scales, residual, out);
   return 0;
 }
 

@@ -1,4 +1,4 @@
-// Rows of u8 times a packed weight, by instructions that multiply matrices.
+// Rows of u8, or of s16, times a packed weight, by instructions that multiply matrices.
 #pragma once
 #include "compute/table.h"
 
@@ -8,8 +8,7 @@ constexpr int most_spread_depth = 256;  // two panels of it are in the first cac
 
 template <Packed KIND>
 INLINE bool takes_matrices(const PackedWeight& w, int rows) {
-  if constexpr (KIND == Packed::nibbles) return rows >= least_spread_rows && w.depth <= most_spread_depth;
-  return rows >= least_matrix_rows;
+  return KIND != Packed::nibbles || (rows >= least_spread_rows && w.depth <= most_spread_depth);
 }
 
 // The panels of a weight as bytes.
@@ -59,6 +58,13 @@ static void multiply_by_matrices(const PackedWeight& w, const Rows& x, int rows,
       const auto meanwhile = [&](int part, int parts) INLINED {
         if (matrix == 0) panels.prepare(panel + 1, part, parts);
       };
+      if constexpr (Rows::kind == Packed::words) {
+        for (; matrix < all; matrix++) {
+          multiply_panel_of_words(size, x.rows + begin(matrix) * x.stride, x.stride, weights, w.depth, sums);
+          use(matrix, panel, sums);
+        }
+        continue;
+      }
       for (; matrix + 1 < all; matrix += 2) {
         int32_t* others = sums + size * columns;
         multiply_panel(x.rows + begin(matrix) * x.stride, x.rows + begin(matrix + 1) * x.stride, x.stride, weights,

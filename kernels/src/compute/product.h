@@ -32,6 +32,29 @@ static void pack_nibbles(const int8_t* weight, int outputs, int inputs, int dept
   }
 }
 
+#ifdef MATRICES
+constexpr bool splits_words = true;
+#else
+constexpr bool splits_words = false;
+INLINE void split_words(const int16_t*, int, int, uint8_t*) {}
+#endif
+
+// The same of s16, in two bytes each. Where they are split, four high ones come before their low ones.
+static void pack_words(const int16_t* weight, int outputs, int inputs, int depth, int8_t* panels) {
+  for (int n = 0; n < outputs; n++) {
+    int8_t* column = panels + (size_t)(n / columns) * depth * columns + n % columns * group;
+    const auto put = [&](int byte, int value) INLINED {
+      column[(size_t)(byte / group) * group * columns + byte % group] = (int8_t)value;
+    };
+    for (int k = 0; k < inputs; k++) {
+      const int16_t word = weight[(size_t)n * inputs + k];
+      const int low = splits_words ? k / group * 2 * group + group + k % group : 2 * k;
+      put(low, word & 255);
+      put(splits_words ? low - group : low + 1, word >> 8);
+    }
+  }
+}
+
 // Rows as tile() wants them where weights are of a kind: of u8, or s16. The stride counts bytes.
 template <Packed KIND>
 struct TileRows {
@@ -71,6 +94,25 @@ struct ByteRows {
   MEMBER Kind bytes() const {
     return prepares ? Kind{prepared, prepared_stride} : Kind{plain, plain_stride};
   }
+};
+
+// The same for rows of s16.
+struct WordRows {
+  const PackedWeight& weight;
+  size_t stride;
+  uint8_t* rows;
+  int16_t* plain;
+
+  MEMBER WordRows(int count, const PackedWeight& w, Scratch& scratch)
+      : weight(w), stride(splits_words ? 2 * padded(w.depth / 2) : padded(w.depth)) {
+    rows = scratch.take<uint8_t>(count * stride);
+    plain = splits_words ? scratch.take<int16_t>(w.depth / 2) : nullptr;
+  }
+  MEMBER int16_t* row(int r) { return splits_words ? plain : (int16_t*)(rows + r * stride); }
+  MEMBER void done(int r) {
+    if (splits_words) split_words(plain, weight.depth / 2, (int)stride / 2, rows + r * stride);
+  }
+  MEMBER Words words() const { return {rows, stride}; }
 };
 
 template <Packed KIND>
@@ -113,8 +155,7 @@ INLINE Ahead ahead_of(const int8_t* next, int tile, int tiles) {
 template <class Rows, class Each>
 static void multiply(const PackedWeight& w, const Rows& x, int rows, Each& each) {
 #ifdef MATRICES
-  if constexpr (Rows::kind != Packed::words)
-    if (takes_matrices<Rows::kind>(w, rows)) return multiply_by_matrices(w, x, rows, each);
+  if (takes_matrices<Rows::kind>(w, rows)) return multiply_by_matrices(w, x, rows, each);
 #endif
   alignas(64) int32_t sums[Rows::most * columns];
   const int fitting = (int)(196608 / x.stride), most = fitting > Rows::most ? fitting : Rows::most;

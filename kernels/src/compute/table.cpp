@@ -19,12 +19,13 @@ constexpr auto nibbles = takes_nibbles ? pack_nibbles : nullptr;
 
 extern const Kernels table;
 const Kernels table = {
-    NAME_OF(ISA),     columns,         group,           float_columns,
-    shift,            pack,            nibbles,         pack_floats,
-    any_linear,       linear_of_bytes, linear_to_bytes, residual_norm,
-    gate,             embed,           self_attention,  source_attention,
-    packed_attention, recurrence,      gated_unit,      additive_attention,
-    store_source,     best_tokens,     top_tokens,      named_tokens,
+    NAME_OF(ISA),       columns,          group,           float_columns,
+    shift,              pack,             pack_words,      nibbles,
+    pack_floats,        any_linear,       linear_of_bytes, linear_to_bytes,
+    residual_norm,      gate,             embed,           self_attention,
+    source_attention,   packed_attention, recurrence,      gated_unit,
+    additive_attention, store_source,     best_tokens,     top_tokens,
+    named_tokens,
 };
 
 }  // namespace dragoman::ISA

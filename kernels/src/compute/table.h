@@ -27,7 +27,7 @@ constexpr float largest_norm = 46340.f;
 enum class Packed { bytes, words, nibbles, floats };
 
 // Bytes behind the last panel that a product may read, and multiply by zeros.
-constexpr int read_behind = 4096;
+constexpr int read_behind = 8192;
 
 // A weight [outputs, inputs] as the products want it: panels of such numbers, and facts of each column, filled up to
 // whole panels.
@@ -118,6 +118,7 @@ struct Kernels {
 
   // weight [outputs, inputs] -> panels of `columns`, inputs filled up to depth.
   void (*pack)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
+  void (*pack_words)(const int16_t* weight, int outputs, int inputs, int depth, int8_t* panels);
   // Of multiples of 16. Null where they are bytes like others.
   void (*pack_nibbles)(const int8_t* weight, int outputs, int inputs, int depth, int8_t* panels);
   // The same of fp32: panels of `float_columns`.

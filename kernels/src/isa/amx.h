@@ -1,13 +1,20 @@
 // AMX beside AVX512 with VNNI: tdpbusd multiplies a matrix of 16 rows of 64 u8 by one of 64 rows of 16 s8, and adds the
-// products to 16 x 16 sums of 32 bits, exactly. Its matrices are in 8 registers of the thread, whose shapes are loaded
-// first (Intel 64 and IA-32 Architectures Optimization Reference Manual, chapter 20).
+// products to 16 x 16 sums of 32 bits, exactly; tdpbssd, tdpbsud and tdpbuud do so with other signs. Matrices are in 8
+// registers of the thread, whose shapes are loaded first (Intel 64 and IA-32 Architectures Optimization Reference
+// Manual, chapter 20).
+//
+// Of s16 there are two bytes, w = 256 high + low, of which low is not negative. So a product is four products of bytes,
+// and their sums come out right, since the whole sum fits 32 bits. Weights of s16 are packed as they are split: of four
+// numbers the high bytes, then the low ones.
 #pragma once
 #define MATRICES
 #include "isa/avx512vnni.h"
 
 namespace dragoman::ISA {
 
-constexpr int matrix_rows = 16, matrix_depth = 64, least_matrix_rows = 1, least_spread_rows = 7;
+constexpr int matrix_rows = 16, matrix_depth = 64, least_spread_rows = 7;
+
+enum class Signs { us, uu, ss, su };  // whether x, and the weight, are signed
 
 #ifdef EMULATED
 template <int TO>
@@ -18,9 +25,14 @@ template <int FROM>
 INLINE void store_matrix(void* to, size_t stride) {
   emulated_store_matrix(FROM, to, stride);
 }
-template <int TOTAL, int X, int WEIGHT>
+template <int TOTAL, int X, int WEIGHT, Signs SIGNS = Signs::us>
 INLINE void multiply_matrices() {
-  emulated_multiply_matrices(TOTAL, X, WEIGHT);
+  constexpr bool x_signed = SIGNS == Signs::ss || SIGNS == Signs::su;
+  emulated_multiply_matrices(TOTAL, X, x_signed, WEIGHT, SIGNS == Signs::ss || SIGNS == Signs::us);
+}
+template <int OF>
+INLINE void clear_matrix() {
+  emulated_clear_matrix(OF);
 }
 INLINE void load_shapes(const void* shapes) { emulated_load_shapes(shapes); }
 INLINE void release_matrices() {}
@@ -33,16 +45,27 @@ template <int FROM>
 INLINE void store_matrix(void* to, size_t stride) {
   asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(to), "r"(stride), "i"(FROM) : "memory");
 }
-template <int TOTAL, int X, int WEIGHT>
+template <int TOTAL, int X, int WEIGHT, Signs SIGNS = Signs::us>
 INLINE void multiply_matrices() {
-  asm volatile("tdpbusd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(TOTAL), "i"(X), "i"(WEIGHT));
+#define MULTIPLY(signs)                  \
+  if constexpr (SIGNS == Signs::signs) \
+    asm volatile("tdpb" #signs "d %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(TOTAL), "i"(X), "i"(WEIGHT));
+  MULTIPLY(us)
+  MULTIPLY(uu)
+  MULTIPLY(ss)
+  MULTIPLY(su)
+#undef MULTIPLY
+}
+template <int OF>
+INLINE void clear_matrix() {
+  asm volatile("tilezero %%tmm%c0" ::"i"(OF));
 }
 INLINE void load_shapes(const void* shapes) { asm volatile("ldtilecfg %0" ::"m"(*(const char(*)[64])shapes)); }
 INLINE void release_matrices() { asm volatile("tilerelease"); }
 #endif
 
-// Registers 0 to 3 are for sums, 4 and 5 for x, 6 and 7 for the weight. rows: of x and of the sums, 1..16. Whoever calls
-// it releases them when all is done: a thread that has none is switched faster.
+// Registers 0 to 3 are for sums, 4 and 5 for x, 6 and 7 for the weight. rows: of x and of the sums, 1..16. Whoever
+// calls it releases them when all is done: a thread that has none is switched faster.
 INLINE void shape_matrices(int rows) {
   struct alignas(64) {
     uint8_t palette, start_row, reserved[14];
@@ -125,6 +148,44 @@ INLINE void multiply_panel(const uint8_t* x, const uint8_t* other, size_t stride
     store_matrix<1>(sums + 16, row);
     store_matrix<2>(other_sums, row);
     store_matrix<3>(other_sums + 16, row);
+  }
+}
+
+// A row of s16 to high bytes and, `half` behind them, low ones. Both are filled up with zeros.
+INLINE void split_words(const int16_t* x, int count, int half, uint8_t* out) {
+  for (int k = 0; k < count; k++) {
+    out[k] = (uint8_t)(x[k] >> 8);
+    out[half + k] = (uint8_t)x[k];
+  }
+  memset(out + count, 0, half - count);
+  memset(out + half + count, 0, half - count);
+}
+
+// The sums of some rows of s16 in a panel, by 16 columns at a time. x: as `split_words` leaves it; depth: of its bytes.
+INLINE void multiply_panel_of_words(int rows, const uint8_t* x, size_t stride, const int8_t* panel, int depth,
+                                    int32_t* sums) {
+  constexpr size_t step = 2 * columns * group;  // bytes of a group's high and low halves
+  alignas(64) int32_t parts[4][matrix_rows * 16];
+  for (int c = 0; c < columns; c += 16) {
+    unrolled<4>([&](auto i) INLINED { clear_matrix<i>(); });
+    const int8_t* weight = panel + c * group;
+    for (int k = 0; k < depth / 2; k += matrix_depth, weight += matrix_depth / group * step) {
+      load_matrix<4>(x + k, stride);
+      load_matrix<6>(weight, step);
+      multiply_matrices<0, 4, 6, Signs::ss>();
+      load_matrix<7>(weight + columns * group, step);
+      multiply_matrices<1, 4, 7, Signs::su>();
+      load_matrix<5>(x + stride / 2 + k, stride);
+      multiply_matrices<2, 5, 6, Signs::us>();
+      multiply_matrices<3, 5, 7, Signs::uu>();
+    }
+    unrolled<4>([&](auto i) INLINED { store_matrix<i>(parts[i], 64); });
+    for (int r = 0; r < rows; r++)
+      for (int i = 0; i < 16; i++) {
+        const int at = 16 * r + i;
+        const uint32_t high = parts[0][at], middle = (uint32_t)parts[1][at] + (uint32_t)parts[2][at];
+        sums[r * columns + c + i] = (int32_t)((high << 16) + (middle << 8) + (uint32_t)parts[3][at]);
+      }
   }
 }
 
