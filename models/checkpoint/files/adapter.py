@@ -29,6 +29,8 @@ PREFIX = "base_model.model."
 PAIRS = {".lora_A.weight": ".lora_B.weight", ".lora_embedding_A": ".lora_embedding_B"}
 """How the names of A end, and those of B."""
 SECONDS = {second: first for first, second in PAIRS.items()}
+TIED = re.compile(r"(.*\.)?(shared|wte)\.weight")
+"""Matrices that a base model has in several places: of T5 and BART, and of GPT-2."""
 TRAINING = (
     *("task_type", "inference_mode", "auto_mapping", "peft_version", "lora_dropout", "target_modules"),
     *("exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "bias", "loftq_config"),
@@ -123,6 +125,7 @@ def merge(base: TensorFile, adapter: TensorFile, config: AdapterConfig) -> dict[
             _there(parts, name.removesuffix(end) + SECONDS[end], adapter)
         else:  # a bias, or a module that was trained as a whole
             own = name.removeprefix(PREFIX).replace(".base_layer.", ".")
+            _check_place(own, adapter)
             _changed(tensors, own, part, adapter).copy_(part)
     return tensors
 
@@ -147,6 +150,16 @@ def _there(parts: Mapping[str, Tensor], name: str, adapter: TensorFile) -> Tenso
     if name not in parts:
         raise CheckpointError(f"{adapter.file}: tensor {name} is missing")
     return parts[name]
+
+
+def _check_place(name: str, adapter: TensorFile) -> None:
+    """Raises CheckpointError where peft has put a matrix into one of its places, and merging would into all."""
+    if TIED.fullmatch(name):
+        raise CheckpointError(
+            f"{adapter.file} has a {name} of its own, by modules_to_save: the model has that matrix in several places, "
+            "and peft trains another for one of them, which its output does without. Train it by target_modules, or "
+            "the adapter without it"
+        )
 
 
 def _changed(tensors: dict[str, Tensor], name: str, by: Tensor, adapter: TensorFile) -> Tensor:
