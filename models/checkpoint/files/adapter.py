@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.foreign import MERGE
 from models.checkpoint.files.reading import JsonKeys, TensorFile, parse, read_json
+from models.checkpoint.files.scratch import scratch
 from models.checkpoint.files.weights import WEIGHTS, find_weights, read_weights, write_weights
 
 CONFIG = "adapter_config.json"
@@ -91,8 +91,7 @@ def whole(folder: Path, fetch: Callable[[str], Path]) -> Iterator[Path]:
         return
     config = read_config(folder)
     base = _base(folder, config, fetch)
-    with TemporaryDirectory() as made:
-        merged = Path(made)
+    with scratch() as merged:
         _link(base, merged)
         _link(folder, merged)
         tensors = merge(read_weights(find_weights(base)), read_weights(_adapter(folder)), config)
