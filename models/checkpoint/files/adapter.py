@@ -29,8 +29,8 @@ PREFIX = "base_model.model."
 PAIRS = {".lora_A.weight": ".lora_B.weight", ".lora_embedding_A": ".lora_embedding_B"}
 """How the names of A end, and those of B."""
 SECONDS = {second: first for first, second in PAIRS.items()}
-TIED = re.compile(r"(.*\.)?(shared|wte)\.weight")
-"""Matrices that a base model has in several places: of T5 and BART, and of GPT-2."""
+TIED = re.compile(r"(.*\.)?shared\.weight")
+"""The matrix that a T5 or a BART has in several places."""
 TRAINING = (
     *("task_type", "inference_mode", "auto_mapping", "peft_version", "lora_dropout", "target_modules"),
     *("exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "bias", "loftq_config"),
