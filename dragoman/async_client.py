@@ -54,7 +54,8 @@ class AsyncClient:
         hedge_after_s: float | None = None,
     ) -> None:
         self._servers = [AsyncMethods(channel, token) for channel in open_aio_channels(target, tls)]
-        self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s)
+        loop = asyncio.get_running_loop()
+        self._calls = Calls(self._servers, reach, wait_for_ready, hedge_after_s, loop)
         self._most_contents: dict[str, int] = {}
         """How many texts a request may have, of every model that was asked about."""
 

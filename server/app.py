@@ -155,7 +155,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             canaries = Canaries(lambda: [one.canary for one in loaded])
             models = Catalog([one.translator for one in loaded])
             documents = Documents(Limits(bounds.document_bytes, settings.max_document_texts), traffic.documents)
-            health = Health(service.SERVICES)
+            health = Health(OBSERVED)
             engines = EngineWatch(loaded, health, process)
 
             def promoted(one: LoadedModel, seconds: float) -> None:
@@ -305,7 +305,7 @@ async def start(
 
     reload: takes up new versions of models
     """
-    health = health or Health(service.SERVICES)
+    health = health or Health(OBSERVED)
     services = generic(server)
     health.register(services)
     service.register(services, models, documents, pivots, reload)

@@ -43,18 +43,21 @@ class Calls(Generic[M]):
         reach: Callable[..., Any],
         wait_for_ready: bool = True,
         hedge_after_s: float | None = None,
+        loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         """servers: what each can be asked.
 
         reach: any call that costs a server nothing, with what it can be asked and the options of gRPC
         wait_for_ready: a call waits for a server that is not there. Else it fails, once all have been asked.
         hedge_after_s: a call that has no answer by then is made a second time, and the first answer counts. None: never
+        loop: that the calls are made in. None: none, but by threads
         Raises ValueError or TypeError.
         """
         if hedge_after_s is not None:
             check_seconds("hedge_after_s", hedge_after_s)
         self.servers, self.hedge_after_s = Servers(servers), hedge_after_s
         self._wait_for_ready, self._reach, self.retries = wait_for_ready, reach, Retries(wait_for_ready)
+        self._loop = loop
         self._closing, self._closing_async = threading.Event(), asyncio.Event()
 
     @property
@@ -68,9 +71,11 @@ class Calls(Generic[M]):
         self._closing_async.set()
 
     def check_open(self) -> None:
-        """Raises ValueError, as a closed file does, where the client is closed."""
+        """Raises ValueError, as a closed file does, where the client is closed; RuntimeError in another event loop."""
         if self.closed:
             raise ValueError("this client is closed")
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            raise RuntimeError("this AsyncClient was made in another event loop: make one in each, which uses it")
 
     def rest(self, delay_s: float) -> None:
         """Before another attempt; no longer than the client is open."""

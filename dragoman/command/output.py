@@ -12,7 +12,7 @@ from typing import Any
 from dragoman.command.lines import LineError
 from dragoman.errors import DeadlineExceeded, DragomanError, Unreachable
 from dragoman.results.classification import Classification, Label
-from dragoman.results.embedding import Embedding
+from dragoman.results.embedding import Embedding, EncodingDefaults
 from dragoman.results.scores import Scores, TargetScore
 from dragoman.results.server import Model, Reloaded
 from dragoman.results.translation import Alignment, Hypothesis, Span, TargetToken, Timings, Translation
@@ -163,30 +163,42 @@ def reloaded_line(reloaded: Reloaded) -> str:
 
 
 def model_block(model: Model) -> str:
-    """A model for people, on several lines."""
-    own = model.default_encoding
-    vectors = f"{own.dimensions} values, {' + '.join(own.poolings)}{', normalised' * own.normalize}"
-    if own.prompts:
-        vectors += f"; prompts {', '.join(own.prompts)}"
-    prompts = f"\n  prompts     {', '.join(model.prompts)}" if model.prompts else ""
-    options = asdict(model.default_decoding).items()
-    default = ", ".join(f"{name} {_short(value)}" for name, value in options if name in ALWAYS_TOLD or _changes(value))
+    """A model for people, on several lines, without those that say nothing of it, as of a decoder that it has not."""
     runs = f"{model.precision} on {model.execution_provider}"
     if model.workers:
         runs += f", {model.workers} workers of {model.rows} rows, at most {model.memory_bytes // 10**6} MB"
     if model.server_version:
         runs += f", by Dragoman {model.server_version}"
-    return f"""{model.name}{" (stopped)" * (model.state == "stopped")}
-  does        {", ".join(model.tasks)}
-  languages   {", ".join(model.source_languages)} -> {", ".join(model.target_languages)}
-  limits      {model.max_source_tokens} source tokens, {model.max_new_tokens} new tokens, {model.max_beams} beams
-  default     {default}
-  vectors     {vectors}{prompts}
-  size        width {model.width}, {model.encoder_layers} encoder and {model.decoder_layers} decoder layers, \
-{model.vocabulary_size} target tokens
-  runs as     {runs}
-  package     {model.package_sha256}
-  checkpoint  {model.checkpoint_sha256}"""
+    limits, layers = f"{model.max_source_tokens} source tokens", f"{model.encoder_layers} encoder"
+    if model.decoder_layers:
+        limits += f", {model.max_new_tokens} new tokens, {model.max_beams} beams"
+        layers += f" and {model.decoder_layers} decoder"
+    tokens = f"{model.vocabulary_size} {'target ' * bool(model.decoder_layers)}tokens"
+    sources, targets = ", ".join(model.source_languages), ", ".join(model.target_languages)
+    lines = {
+        "does": ", ".join(model.tasks),
+        "languages": f"{sources} -> {targets}".strip() if targets else sources,
+        "limits": limits,
+        "default": _defaults(model) if model.decoder_layers else "",
+        "vectors": _vectors(model.default_encoding) if model.default_encoding.dimensions else "",
+        "prompts": ", ".join(model.prompts),
+        "size": f"width {model.width}, {layers} layers, {tokens}",
+        "runs as": runs,
+        "package": model.package_sha256,
+        "checkpoint": model.checkpoint_sha256,
+    }
+    title = f"{model.name}{' (stopped)' * (model.state == 'stopped')}"
+    return "\n".join([title, *(f"  {name:<11} {told}" for name, told in lines.items() if told)])
+
+
+def _defaults(model: Model) -> str:
+    options = asdict(model.default_decoding).items()
+    return ", ".join(f"{name} {_short(value)}" for name, value in options if name in ALWAYS_TOLD or _changes(value))
+
+
+def _vectors(own: EncodingDefaults) -> str:
+    vectors = f"{own.dimensions} values, {' + '.join(own.poolings)}{', normalised' * own.normalize}"
+    return f"{vectors}; prompts {', '.join(own.prompts)}" if own.prompts else vectors
 
 
 def error_json(error: DragomanError | LineError, explanation: str) -> str:

@@ -145,7 +145,9 @@ class Admission:
             return
         seconds = self._engine.finish_s(work, self._reserved_cost)
         if seconds > SURE * left:
-            ticket_s = self._ticket_s(work.caller, seconds - SURE * left, self._engine.cost_of(work))
+            ticket_s = None  # of a call that has no time, none that comes again has any
+            if left > 0:
+                ticket_s = self._ticket_s(work.caller, seconds - SURE * left, self._engine.cost_of(work))
             raise WouldBeLate(seconds / SURE, left, ticket_s)
 
     def _ticket(self, work: Work, excess: int) -> float:

@@ -100,6 +100,30 @@ def test_a_client_of_no_event_loop_is_told_where_to_be_made(server: FakeServer) 
         AsyncClient(server.target)
 
 
+def test_a_client_of_another_event_loop_is_told_to_be_made_in_this_one(server: FakeServer) -> None:
+    """Its calls ended with "Event loop is closed", or never, where the other loop ran on."""
+
+    async def made() -> AsyncClient:
+        client = AsyncClient(server.target)
+        assert (await client.translate("hello")).text
+        return client
+
+    async def used(client: AsyncClient) -> None:
+        for ask in (
+            client.translate("hello"),
+            client.encode("hello"),
+            client.model(),
+            client.health(),
+            client.reload(),
+        ):
+            with pytest.raises(RuntimeError, match="this AsyncClient was made in another event loop: make one in each"):
+                await ask
+        with pytest.raises(RuntimeError, match="made in another event loop"):
+            await anext(client.stream_translate("hello"))
+
+    asyncio.run(used(asyncio.run(made())))
+
+
 async def test_cancelling_a_call_cancels_it_on_the_server(server: FakeServer) -> None:
     async with AsyncClient(server.target) as client:
         task = asyncio.create_task(client.translate(["a"] * MAX_CONTENTS + ["hold"]))

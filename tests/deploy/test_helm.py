@@ -144,6 +144,13 @@ def test_values_that_mean_nothing_are_refused(values: Mapping[str, Any]) -> None
         render(values)
 
 
+@pytest.mark.parametrize("path", ["http", "settings", "image.repository", "shutdown.flushSeconds", "autoscaling.hpa"])
+def test_what_is_needed_and_taken_out_by_null_is_named(path: str) -> None:
+    within, _, name = path.rpartition(".")
+    with pytest.raises(helm.HelmValuesError, match=f"missing property '{name}'"):
+        render({within: {name: None}} if within else {name: None})
+
+
 def test_the_schema_knows_every_setting_that_is_not_the_charts_own() -> None:
     schema = json.loads((CHART / "values.schema.json").read_text(encoding="utf-8"))
     settings = schema["properties"]["settings"]["properties"]

@@ -93,7 +93,7 @@ def test_nor_is_one_with_the_name_of_the_vocabulary(tmp_path: Path, capfd: pytes
     ("most", "told"),
     [
         (100_000, r"error: \S+/run/vocabulary: File too large\n"),
-        (300_000, r"error: \S+/step-00000002.pt cannot be written: File too large\. The last checkpoint"),
+        (300_000, r"error: \S+/step-00000002.pt cannot be written: File too large\. There is no checkpoint yet: make"),
     ],
     ids=["vocabulary", "checkpoint"],
 )
@@ -162,11 +162,25 @@ def test_a_damaged_checkpoint_is_refused(tmp_path: Path, capfd: pytest.CaptureFi
 def test_what_torch_makes_of_a_full_disk_is_told_as_that(tmp_path: Path) -> None:
     """It closes its file, which fails in its own words, `unexpected pos 768 vs 662`."""
     limited = (
-        "import resource, sys, torch; from pathlib import Path; from training.loop.state import save;"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000)); save(Path(sys.argv[1]), {'a': torch.zeros(10_000)})"
+        "import resource, sys, torch; from pathlib import Path; from training.loop.outputs import Outputs;"
+        "from training.loop.state import save; resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000));"
+        "save(Outputs(Path(sys.argv[1])), Path(sys.argv[1]) / 'step.pt', {'a': torch.zeros(10_000)})"
     )
     done = subprocess.run(
-        [sys.executable, "-c", limited, str(tmp_path / "step.pt")],
+        [sys.executable, "-c", limited, str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
-    assert "step.pt cannot be written: File too large. The last" in done.stderr.splitlines()[-1]
+    assert "step.pt cannot be written: File too large. There is no checkpoint yet" in done.stderr.splitlines()[-1]
+
+
+def test_a_run_that_is_measured_otherwise_looks_for_the_best_anew(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A BLEU is never below a loss with its sign turned."""
+    run(tmp_path, training={"max_steps": 2 * STEP}, validation={"sentences": 2})
+    assert "BLEU" in capfd.readouterr().err
+    folder = run(tmp_path, training={"max_steps": 4 * STEP}, validation={"sentences": 0})
+    said = capfd.readouterr().err
+    assert "the best by BLEU counts no more: from now on it is that by loss" in said
+    assert re.search(r"step 8: validation loss [\d.]+ \(best\)", said)
+    assert state.load(Outputs(folder).best)["step"] == 4 * STEP

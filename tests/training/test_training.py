@@ -241,6 +241,7 @@ def test_one_that_diverged_before_a_validation_stops_there(
         checkpoints={"every_steps": 20},
     )
     assert "training diverged before step 3: nan is no finite number. Lower optimizer.peak_learning_rate" in error
+    assert error.endswith("optimizer.warmup_steps; there is no checkpoint yet")
     assert not (tmp_path / "run" / "best.pt").exists()
 
 

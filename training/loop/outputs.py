@@ -57,6 +57,11 @@ class Outputs:
         names = os.listdir(self.checkpoints) if self.checkpoints.exists() else []
         return sorted(self.checkpoints / name for name in names if name.startswith(PREFIX) and name.endswith(SUFFIX))
 
+    @property
+    def kept(self) -> str:
+        """What a failure leaves, in words."""
+        return "the last checkpoint is intact" if self.all_checkpoints() else "there is no checkpoint yet"
+
     @contextmanager
     def claimed(self, processes: Processes) -> Iterator[None]:
         """While it lasts no other run writes here.

@@ -27,6 +27,8 @@ class Progress:
     position: Position = field(default_factory=Position)
     best_score: float | None = None
     """Higher is better: BLEU, or the loss with its sign turned."""
+    measure: str | None = None
+    """Which of the two `best_score` is: "BLEU" or "loss". None: a version that did not say wrote it."""
     worse: int = 0
     """Validations since the best one."""
     processor_seconds: float = 0.0
@@ -46,12 +48,12 @@ def save_state(
         "random": torch.get_rng_state(),
         "random_cuda": torch.cuda.get_rng_state(device) if device.type == "cuda" else None,
     }
-    save(outputs.checkpoint(progress.step), content)
+    save(outputs, outputs.checkpoint(progress.step), content)
     for old in outputs.all_checkpoints()[: -keep - SPARE]:
         old.unlink()
 
 
-def save(file: Path, content: Mapping[str, object]) -> None:
+def save(outputs: Outputs, file: Path, content: Mapping[str, object]) -> None:
     """Writes a file whole or not at all. Raises TrainingError where the disk is full."""
     try:
         with new_file(file) as draft, draft.open("wb") as stream:
@@ -59,7 +61,7 @@ def save(file: Path, content: Mapping[str, object]) -> None:
     except (OSError, RuntimeError) as error:  # of the first torch makes the second now and then, as it closes a file
         first = error if isinstance(error, OSError) else error.__context__
         reason = first.strerror if isinstance(first, OSError) else str(error).splitlines()[0]
-        advice = "The last checkpoint is intact: make room, then run the same command again"
+        advice = f"{outputs.kept.capitalize()}: make room, then run the same command again"
         raise TrainingError(f"{file} cannot be written: {reason}. {advice}") from error
 
 

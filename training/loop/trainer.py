@@ -141,10 +141,14 @@ class Trainer:
         assert score is not None
         self._check_finite(score.loss)
         progress = self.progress
+        if progress.measure not in (None, score.measure):  # `validation.sentences` was 0 before, or is now
+            display.say(f"the best by {progress.measure} counts no more: from now on it is that by {score.measure}")
+            progress.best_score, progress.worse = None, 0
+        progress.measure = score.measure
         if progress.best_score is None or score.value > progress.best_score:
             progress.best_score, progress.worse = score.value, 0
             if self.processes.first:
-                state.save(self.outputs.best, {"model": self.model.state_dict(), "step": progress.step})
+                state.save(self.outputs, self.outputs.best, {"model": self.model.state_dict(), "step": progress.step})
         else:
             progress.worse += 1
         display.say(f"step {progress.step}: validation {score}" + (" (best)" if progress.worse == 0 else ""))
@@ -166,7 +170,7 @@ class Trainer:
         if not math.isfinite(value):
             raise TrainingError(
                 f"training diverged before step {self.progress.step}: {value} is no finite number. Lower "
-                "optimizer.peak_learning_rate or raise optimizer.warmup_steps; the last checkpoint is intact"
+                f"optimizer.peak_learning_rate or raise optimizer.warmup_steps; {self.outputs.kept}"
             )
 
     def _resume(self) -> None:

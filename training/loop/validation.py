@@ -33,6 +33,11 @@ class Score:
         return -self.loss if self.bleu is None else self.bleu
 
     @property
+    def measure(self) -> str:
+        """What `value` is."""
+        return "loss" if self.bleu is None else "BLEU"
+
+    @property
     def values(self) -> dict[str, float]:
         """By name."""
         return {"loss": self.loss} | ({} if self.bleu is None else {"bleu": self.bleu})

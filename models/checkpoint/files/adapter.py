@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
@@ -20,6 +19,7 @@ from torch import Tensor
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.files.foreign import MERGE
 from models.checkpoint.files.reading import JsonKeys, TensorFile, parse, read_json
+from models.checkpoint.files.scratch import scratch
 from models.checkpoint.files.weights import WEIGHTS, find_weights, read_weights, write_weights
 
 CONFIG = "adapter_config.json"
@@ -29,6 +29,8 @@ PREFIX = "base_model.model."
 PAIRS = {".lora_A.weight": ".lora_B.weight", ".lora_embedding_A": ".lora_embedding_B"}
 """How the names of A end, and those of B."""
 SECONDS = {second: first for first, second in PAIRS.items()}
+TIED = re.compile(r"(.*\.)?shared\.weight")
+"""The matrix that a T5 or a BART has in several places."""
 TRAINING = (
     *("task_type", "inference_mode", "auto_mapping", "peft_version", "lora_dropout", "target_modules"),
     *("exclude_modules", "layers_to_transform", "layers_pattern", "modules_to_save", "bias", "loftq_config"),
@@ -89,8 +91,7 @@ def whole(folder: Path, fetch: Callable[[str], Path]) -> Iterator[Path]:
         return
     config = read_config(folder)
     base = _base(folder, config, fetch)
-    with TemporaryDirectory() as made:
-        merged = Path(made)
+    with scratch() as merged:
         _link(base, merged)
         _link(folder, merged)
         tensors = merge(read_weights(find_weights(base)), read_weights(_adapter(folder)), config)
@@ -123,6 +124,7 @@ def merge(base: TensorFile, adapter: TensorFile, config: AdapterConfig) -> dict[
             _there(parts, name.removesuffix(end) + SECONDS[end], adapter)
         else:  # a bias, or a module that was trained as a whole
             own = name.removeprefix(PREFIX).replace(".base_layer.", ".")
+            _check_place(own, adapter)
             _changed(tensors, own, part, adapter).copy_(part)
     return tensors
 
@@ -147,6 +149,16 @@ def _there(parts: Mapping[str, Tensor], name: str, adapter: TensorFile) -> Tenso
     if name not in parts:
         raise CheckpointError(f"{adapter.file}: tensor {name} is missing")
     return parts[name]
+
+
+def _check_place(name: str, adapter: TensorFile) -> None:
+    """Raises CheckpointError where peft has put a matrix into one of its places, and merging would into all."""
+    if TIED.fullmatch(name):
+        raise CheckpointError(
+            f"{adapter.file} has a {name} of its own, by modules_to_save: the model has that matrix in several places, "
+            "and peft trains another for one of them, which its output does without. Train it by target_modules, or "
+            "the adapter without it"
+        )
 
 
 def _changed(tensors: dict[str, Tensor], name: str, by: Tensor, adapter: TensorFile) -> Tensor:

@@ -5,10 +5,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from dragoman.command.output import embedding_line, labels_line
+from dragoman.command.output import embedding_line, labels_line, model_block
 from dragoman.results.classification import Classification, Label
 from dragoman.results.embedding import Embedding
 from dragoman.results.translation import Timings
+from dragoman.v1.decoding_pb2 import DecodingOptions
 from dragoman.v1.encoding_pb2 import (
     EMBEDDING_TYPE_INT8,
     GROUPING_ENTITIES,
@@ -18,6 +19,8 @@ from dragoman.v1.encoding_pb2 import (
     TRUNCATION_END,
     EncodeRequest,
 )
+from dragoman.v1.model_pb2 import EncodingDefaults, Model
+from dragoman.wire import models
 from tests.client.command.command_line import TIMINGS, Dragoman, Result
 from tests.client.fake_server import Failure, FakeServer
 
@@ -138,6 +141,24 @@ def test_models_shows_what_the_server_serves(command: Dragoman) -> None:
         "by Dragoman 1.2.3",
     ):
         assert fact in result.out
+
+
+def test_of_an_encoder_alone_nothing_is_said_that_it_has_not() -> None:
+    encoder = Model(
+        name="minilm",
+        max_source_tokens=256,
+        default_decoding=DecodingOptions(),
+        width=384,
+        encoder_layers=6,
+        vocabulary_size=30522,
+        default_encoding=EncodingDefaults(poolings=[POOLING_MAX], dimensions=384),
+    )
+    lines = model_block(models.model(encoder)).splitlines()
+    told = {line[:13].strip(): line[14:] for line in lines[1:]}
+    assert not {"languages", "default"} & told.keys()
+    assert told["limits"] == "256 source tokens"
+    assert told["vectors"] == "384 values, max"
+    assert told["size"] == "width 384, 6 encoder layers, 30522 tokens"
 
 
 def test_models_json_has_every_field(command: Dragoman) -> None:

@@ -229,8 +229,9 @@ def test_a_server_that_is_idle_tries_whatever_it_expects() -> None:
     world.idle = True
     with admission.permit(work(1), world.now + 1.0):
         pass
-    with pytest.raises(WouldBeLate), admission.permit(work(1), world.now - 0.1):
+    with pytest.raises(WouldBeLate) as caught, admission.permit(work(1), world.now - 0.1):
         pass
+    assert caught.value.retry_after_s is None  # and not of one that has no time, however often it comes
 
 
 def test_once_closed_everybody_is_refused_for_that_reason() -> None:

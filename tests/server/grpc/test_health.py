@@ -15,7 +15,13 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from tests.fakes import WAIT_S
 from tests.serving import SMALL_WINDOW, Serving, refusal, refused, serving
 
-NAMES = ("", "dragoman.v1.TranslationService", "dragoman.v1.EncodingService", "dragoman.v1.ModelService")
+NAMES = (
+    "",
+    "dragoman.v1.TranslationService",
+    "dragoman.v1.EncodingService",
+    "dragoman.v1.ModelService",
+    "inference.GRPCInferenceService",
+)
 SERVING, NOT_SERVING = HealthCheckResponse.SERVING, HealthCheckResponse.NOT_SERVING
 
 

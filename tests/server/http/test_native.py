@@ -217,6 +217,7 @@ async def test_a_deadline_that_cannot_be_kept_is_refused() -> None:
         await held(server)
         late = await client.post(TRANSLATE, json=translate_json("A dog."), headers={"connect-timeout-ms": "0"})
         assert (late.status_code, reason(late)) == (503, "WOULD_BE_LATE")
+        assert "0 ms are left: give the call a later deadline" in late.json()["message"]  # and not when to come again
         server.decoder.gate.open()
         await asked
 

@@ -7,21 +7,27 @@ const snake = (name) => name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCas
 const python = (value) => (typeof value === "boolean" ? (value ? "True" : "False") : JSON.stringify(value));
 const names = { sourceLanguageCode: "source_language", targetLanguageCode: "target_language" };
 
-// Puts a text where others are pasted from, and says so on the button that asked for it.
+// Puts a text where others are pasted from, and says so on the button that asked for it, which keeps the keyboard.
 export async function copied(button, text, label) {
-  if (navigator.clipboard) await navigator.clipboard.writeText(text);
-  else copySelected(text);
-  button.textContent = "Copied";
+  let done = true;
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    done = copySelected(text);
+    button.focus();
+  }
+  button.textContent = done ? "Copied" : "Not copied";
   setTimeout(() => (button.textContent = label), 1500);
 }
 
-// Pages by plain HTTP have no clipboard, but for those of this machine.
+// Pages by plain HTTP have no clipboard, but for those of this machine, and a browser may refuse it.
 function copySelected(text) {
   const area = make("textarea", { value: text });
   document.body.append(area);
   area.select();
-  document.execCommand("copy");
+  const done = document.execCommand("copy");
   area.remove();
+  return done;
 }
 
 // port: of gRPC. token: whether one is needed; the calls take it from the environment.

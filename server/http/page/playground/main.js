@@ -24,11 +24,10 @@ const state = () => ({
 });
 const remembered = () => Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
 
-function refuse(error) {
-  if (error.name === "AbortError") return;
+function refuse(error, place = told) {
   if (error instanceof Refused && [401, 403].includes(error.status)) $("key").hidden = false;
-  told.textContent = error instanceof Refused ? `${error.message} (${error.reason})` : `The server does not answer: ${error.message}`;
-  told.classList.add("error");
+  place.textContent = error instanceof Refused ? `${error.message} (${error.reason})` : `The server does not answer: ${error.message}`;
+  place.classList.add("error");
 }
 
 function request() {
@@ -57,8 +56,9 @@ async function ask() {
   running = new AbortController();
   output.setAttribute("aria-busy", "true");
   const signal = running.signal;
+  let written = "";
   try {
-    let [asked, written, translation] = [request(), "", null];
+    let [asked, translation] = [request(), null];
     try {
       if (asked.segmentation) translation = await translate(asked, token(), signal);
       else translation = await stream(asked, token(), signal, (delta) => (output.textContent = written += delta));
@@ -68,6 +68,8 @@ async function ask() {
     }
     show(asked, translation);
   } catch (error) {
+    if (error.name === "AbortError") return;
+    clear(written); // what is seen is of the request before
     refuse(error);
   } finally {
     if (!signal.aborted) output.setAttribute("aria-busy", "false");
@@ -81,8 +83,8 @@ function inSentences({ decoding: { withAlignment, ...decoding } = {}, ...rest })
 
 const sentences = new Intl.Segmenter(undefined, { granularity: "sentence" });
 
-function clear() {
-  output.textContent = "";
+function clear(written = "") {
+  output.textContent = written;
   output.setAttribute("aria-busy", "false");
   $("copy").hidden = true;
   for (const id of ["alternatives", "time", "alignment", "attention", "as-call"]) $(id).hidden = true;
@@ -119,7 +121,9 @@ async function look() {
     showAttention($("maps"), "Translation to text", best.attention, best.text, source);
     showAttention($("maps"), "Text to itself", translation.sourceAttention, asked.content, source);
   } catch (error) {
-    refuse(error);
+    if (error.name === "AbortError") return;
+    $("maps").replaceChildren(make("p", { className: "note", role: "alert" }));
+    refuse(error, $("maps").firstChild); // where it was asked for, a screen or two below the text
   }
 }
 
@@ -159,7 +163,7 @@ function swap() {
     told.textContent = `No model here translates from ${languageName(source)} to ${languageName(target)}.`;
     return;
   }
-  if (output.textContent) text.value = output.textContent;
+  if (output.textContent && output.getAttribute("aria-busy") === "false") text.value = output.textContent;
   choose(other.name, { source, target });
   ask();
 }
@@ -175,6 +179,16 @@ async function start() {
   if (!models.length) return refuse(new Refused(200, "MODEL_NOT_FOUND", "no model of this server translates"));
   choose(wanted.model, wanted);
   if (text.value) ask();
+}
+
+// An address that is followed on this page, or changed by hand, loads nothing anew.
+function recall() {
+  const wanted = remembered();
+  text.value = wanted.text ?? text.value;
+  if (!model) return;
+  options.replaceChildren();
+  choose(wanted.model ?? model.name, wanted);
+  ask();
 }
 
 text.addEventListener("input", () => {
@@ -194,5 +208,6 @@ $("swap").addEventListener("click", swap);
 $("look").addEventListener("click", look);
 $("copy").addEventListener("click", () => copied($("copy"), output.textContent, "Copy"));
 watchService($("figures"), $("chart"), token);
+addEventListener("hashchange", recall);
 text.value = remembered().text ?? text.value;
 start();

@@ -28,10 +28,11 @@ export function wrongOption(place) {
   return input && `${input.labels[0].textContent}: ${input.validationMessage}`;
 }
 
-// What is set. More alternatives than beams take as many beams.
+// What is set. More alternatives than beams, the model's own where none are set, take as many beams.
 export function readOptions(place) {
   const set = [...place.querySelectorAll("input")].filter((input) => input.value !== "" && input.validity.valid);
   const decoding = Object.fromEntries(set.map((input) => [input.name, input.valueAsNumber]));
-  if ((decoding.numReturnSequences ?? 1) > (decoding.numBeams ?? 1)) decoding.numBeams = decoding.numReturnSequences;
+  const beams = decoding.numBeams ?? place.querySelector("[name=numBeams]")?.placeholder ?? 1;
+  if ((decoding.numReturnSequences ?? 1) > Number(beams)) decoding.numBeams = decoding.numReturnSequences;
   return decoding;
 }

@@ -10,6 +10,8 @@ export const make = (name, { text, ...properties } = {}, ...children) => {
 const number = (value, digits = 3) => make("td", { className: "number", text: value?.toFixed(digits) ?? "" });
 const head = (...names) => make("thead", {}, make("tr", {}, ...names.map((text) => make("th", { text, scope: "col" }))));
 
+const MOST_COMPARED = 2000; // words: twice as many take four times as long, and the page stands still meanwhile
+
 // Words of a text that a longest common subsequence with another one lacks.
 function different(words, others) {
   const size = Array.from({ length: words.length + 1 }, () => new Uint16Array(others.length + 1));
@@ -28,16 +30,18 @@ function different(words, others) {
 export function showAlternatives(section, hypotheses) {
   section.hidden = hypotheses.length < 2;
   const best = hypotheses[0].text.split(" ");
+  const compared = hypotheses.every((one) => one.text.split(" ").length <= MOST_COMPARED);
   const rows = hypotheses.map((one, rank) => {
     const words = one.text.split(" ");
-    const changed = rank ? different(words, best) : new Set();
+    const changed = rank && compared ? different(words, best) : new Set();
     const cell = make("th", { scope: "row", dir: "auto" });
     words.forEach((text, i) => cell.append(i ? " " : "", changed.has(i) ? make("mark", { text }) : text));
     const reason = (one.finishReason ?? "").replace("FINISH_REASON_", "").toLowerCase().replace("_", " ");
     const share = one.score === undefined ? undefined : Math.exp(one.score);
     return make("tr", {}, cell, number(one.score), number(share), number(one.tokens ?? 0, 0), make("td", { text: reason }));
   });
-  const columns = head("text, and what differs from the best", "score", "exp(score)", "tokens", "ended by");
+  const text = compared ? "text, and what differs from the best" : "text, too long to show what differs";
+  const columns = head(text, "score", "exp(score)", "tokens", "ended by");
   section.querySelector("table").replaceChildren(columns, make("tbody", {}, ...rows));
 }
 

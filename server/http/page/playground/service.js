@@ -4,7 +4,7 @@ import { metrics } from "./api.js";
 import { make } from "./results.js";
 
 const EVERY_MS = 2000;
-const KEPT = 150; // five minutes
+const KEPT_S = 300;
 
 // name{labels} value -> the sums over all labels, and of histograms the sums of every bucket.
 function read(page) {
@@ -50,7 +50,7 @@ export function watchService(list, chart, token) {
       list.replaceChildren(make("div", {}, make("dt", { text: "metrics" }), make("dd", { text: error.message })));
       return;
     }
-    if (kept.length > KEPT) kept.shift();
+    while (kept.at(-1).at - kept[0].at > KEPT_S) kept.shift();
     show(list, chart, kept);
   };
   tick();

@@ -92,6 +92,16 @@ def test_what_is_not_merged_is_refused(tmp_path: Path, changes: dict[str, object
     assert said in str(error.value)
 
 
+@pytest.mark.filterwarnings("ignore:Input and output embeddings are no longer tied:UserWarning")
+def test_a_matrix_that_peft_has_changed_in_one_place_of_several_is_refused(tmp_path: Path) -> None:
+    """Its model computes with the base's, and ours would have with the other one."""
+    base = write_family(tmp_path / "base", BART_LIKE["blenderbot"])
+    write_adapter(tmp_path / "adapter", base, **CONFIGS["of attention"], modules_to_save=["shared"])
+    said = r"has a model\.shared\.weight of its own, by modules_to_save: the model has that matrix in several places"
+    with pytest.raises(CheckpointError, match=said), whole(tmp_path / "adapter", nowhere):
+        pass
+
+
 def test_a_model_of_sentence_transformers_keeps_its_modules(tmp_path: Path) -> None:
     """They lie in folders, and sentence-transformers saves them with the adapter, too."""
     saved = write(tmp_path / "base", BertModel(bert()))

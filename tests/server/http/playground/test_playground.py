@@ -2,85 +2,27 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import TYPE_CHECKING, get_type_hints
 from urllib.request import urlopen
 
 import pytest
 
 from models.decoding import Decoding
 from tests.client.test_client_connection import free_target
+from tests.server.http.playground.translating import LONG, TEXT, playwright, translated
 from tests.server_process import ROOT, WAIT_S, eventually, server_process
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Request, Route
+    from playwright.sync_api import Browser, Page
 
-playwright: Any = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: make tools")
-playwright.expect.set_options(timeout=WAIT_S * 1000)
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 AXE = ROOT / ".venv" / "chart" / "node_modules" / "axe-core" / "axe.min.js"
 GRPCURL = Path(sys.prefix) / "clients" / "bin" / "grpcurl"
 PAGE = ROOT / "server" / "http" / "page"
 MOST_BYTES = 60_000
-TEXT = "The red car of my brother is faster than the old train."
-LONG = "The old man walked along the river and thought about the days when he was young, " * 4
-
-
-@pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    port = free_target().rpartition(":")[2]
-    zoo = ROOT / "models" / "zoo"
-    with server_process(zoo / "en-pt", "--package", zoo / "pt-en", "--http-port", port, "--cache-mb", 0):
-        yield f"http://127.0.0.1:{port}/"
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with playwright.sync_playwright() as driver:
-        names = "--host-resolver-rules=MAP dragoman.test 127.0.0.1"
-        browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", names])
-        yield browser
-        browser.close()
-
-
-@pytest.fixture(params=[{}])
-def page(browser: "Browser", address: str, request: pytest.FixtureRequest) -> "Iterator[Page]":
-    """The playground, open. Whatever a test does, the console has no errors, and nothing goes elsewhere."""
-    context = browser.new_context(**request.param)
-    context.set_default_timeout(WAIT_S * 1000)
-    page, wrong = context.new_page(), list[str]()
-
-    def told(message: "ConsoleMessage") -> None:
-        if message.type in ("error", "warning"):
-            wrong.append(message.text)
-
-    def asked(request: "Request") -> None:
-        if not request.url.startswith((address, "data:")):
-            wrong.append(request.url)
-
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", told)
-    page.on("request", asked)
-    page.goto(address)
-    playwright.expect(page.get_by_label("Model")).to_have_value("en-pt")
-    yield page
-    context.close()
-    assert [one for one in wrong if "400 (Bad Request)" not in one] == []
-
-
-def translated(page: "Page", text: str) -> str:
-    """Types a text, and waits for its translation."""
-    page.get_by_label("Text", exact=True).fill(text)
-    page.get_by_label("Text", exact=True).press("Control+Enter")
-    playwright.expect(page.locator("#told")).to_contain_text("tokens became")
-    playwright.expect(page.locator("#output")).to_have_attribute("aria-busy", "false")
-    found: str = page.locator("#output").inner_text()
-    return found
 
 
 def test_text_appears_as_it_is_written(page: "Page") -> None:
@@ -161,26 +103,19 @@ def test_every_head_of_every_layer_is_drawn(page: "Page") -> None:
     assert rows == pytest.approx([1.0] * 7, abs=0.05)
 
 
-def test_an_error_is_told(page: "Page") -> None:
-    page.get_by_text("Options", exact=True).click()
-    page.get_by_role("spinbutton", name=re.compile("^Length penalty")).fill("0.5")
-    page.get_by_role("spinbutton", name=re.compile("^Beams")).fill("4")
-    page.get_by_role("spinbutton", name=re.compile("^No repeated")).fill("3")
-    page.get_by_label("Text", exact=True).fill("\u200b")
-    page.get_by_label("Text", exact=True).press("Control+Enter")
-    playwright.expect(page.locator("#told")).to_contain_text("(BLANK_CONTENT)")
-
-
-def test_an_option_out_of_its_range_is_told(page: "Page") -> None:
-    translated(page, TEXT)
-    page.get_by_text("Options", exact=True).click()
-    beams = page.get_by_role("spinbutton", name=re.compile("^Beams"))
-    beams.fill("100")
-    beams.press("Tab")
-    playwright.expect(page.locator("#told")).to_have_text(re.compile(r"^Beams \(1 to 16\): .*16.*OPTION_OUT_OF_RANGE"))
-    beams.fill("2")
-    beams.press("Tab")
-    playwright.expect(page.locator("#told")).to_contain_text("tokens became")
+def test_alternatives_take_no_beams_from_a_model_that_has_more(page: "Page") -> None:
+    found = page.evaluate(
+        """async () => {
+            const { makeOptions, readOptions } = await import("/playground/options.js");
+            const [place, model] = [document.createElement("div"), { maxBeams: 16, defaultDecoding: { numBeams: 4 } }];
+            const read = (numReturnSequences) => {
+                makeOptions(place, model, { numReturnSequences });
+                return readOptions(place).numBeams ?? null;
+            };
+            return [read(2), read(4), read(5)];
+        }"""
+    )
+    assert found == [None, None, 5]
 
 
 def test_a_text_of_several_sentences_is_taken_apart(page: "Page") -> None:
@@ -262,6 +197,17 @@ def test_the_address_brings_back_what_was_asked(page: "Page") -> None:
     assert page.locator("input[name=lengthPenalty]").input_value() == "0"
 
 
+def test_an_address_that_is_followed_on_the_page_is_asked(page: "Page") -> None:
+    page.get_by_text("Options", exact=True).click()
+    page.get_by_role("spinbutton", name=re.compile("^Length penalty")).fill("0")
+    translated(page, "Two dogs bark.")
+    page.evaluate("() => { location.hash = '#text=Bom+dia.&model=pt-en&numBeams=2'; }")
+    playwright.expect(page.locator("#output")).to_have_text("Good morning.")
+    assert page.get_by_label("Model").input_value() == "pt-en"
+    assert page.locator("input[name=numBeams]").input_value() == "2"
+    assert page.locator("input[name=lengthPenalty]").input_value() == ""
+
+
 @pytest.fixture
 def guarded(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """Where a server is that wants to know who calls, and a token for it."""
@@ -293,34 +239,11 @@ def test_a_page_of_another_machine_that_wants_a_token(browser: "Browser", guarde
     assert page.locator("input[name=numBeams]").input_value() == "2"
     page.get_by_role("button", name="Copy", exact=True).click()
     playwright.expect(page.locator("#copy")).to_have_text("Copied")
+    playwright.expect(page.locator("#copy")).to_be_focused()
     page.get_by_label("Text", exact=True).fill("")
     page.get_by_label("Text", exact=True).press("Control+v")
     assert page.get_by_label("Text", exact=True).input_value() == "Good morning."
     assert wrong == []
-
-
-def test_a_server_that_begins_anew_counts_anew(page: "Page") -> None:
-    """Its counters are below those of the one before."""
-    counted, started = 1000, 1
-
-    def metrics(route: "Route") -> None:
-        nonlocal counted
-        counted += 100
-        route.fulfill(body=f"process_start_time_seconds {started}\ndragoman_target_tokens_total {counted}\n")
-
-    page.route("**/metrics", metrics)
-    playwright.expect(page.locator("#chart")).to_contain_text("Tokens a second")
-    page.evaluate("() => { window.least = 0; }")
-    page.evaluate(
-        """() => new MutationObserver(() => {
-            window.least = Math.min(window.least, ...document.getElementById("figures").textContent
-                .match(/second(-?\\d+)/).slice(1).map(Number));
-        }).observe(document.getElementById("figures"), {childList: true})"""
-    )
-    counted, started = 0, 2
-    playwright.expect(page.locator("#figures")).to_contain_text("a second0")
-    playwright.expect(page.locator("#figures")).not_to_contain_text("a second0")
-    assert page.evaluate("() => window.least") == 0
 
 
 @pytest.mark.parametrize("page", [{"viewport": {"width": 320, "height": 800}, "color_scheme": "dark"}], indirect=True)
