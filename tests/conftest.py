@@ -45,7 +45,6 @@ LONGEST_FILES = (
     "training/test_learning.py",
     "engine/exact/test_families.py",
     "engine/exact/test_recurrent.py",
-    "engine/cuda/test_beams_ahead.py",
     "hostile/test_memory.py",
     "server/test_versions.py",
     "export/test_families_exported.py",
