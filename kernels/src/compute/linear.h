@@ -83,15 +83,33 @@ struct Finish {
   }
 };
 
-template <bool DIGITS, class Rows>
+// Of rows of high digits, behind which those of the low ones come: in a panel a row's high sums come first.
+template <Activation A>
+struct FinishDigits {
+  int rows;
+  KeepHigh keep;
+  Finish<A, true> finish;
+
+  MEMBER void operator()(int row, int count, int panel, const int32_t* sums) {
+    const int before = rows - row, high = before < 0 ? 0 : before < count ? before : count;
+    if (high > 0) keep(row, high, panel, sums);
+    if (high < count) finish(row + high - rows, count - high, panel, sums + high * columns);
+  }
+};
+
+INLINE void normalise_rows(const Linear& l, int rows, float* out) {
+  if (l.norm == Norm::none) return;
+  for (int r = 0; r < rows; r++) normalise(out + (size_t)r * l.weight.outputs, l.weight.outputs, l);
+}
+
+template <class Rows>
 static void finish(const Linear& l, const Rows& x, int rows, const float* row_scales, const float* residual,
                    float* out) {
   with_activation(l.activation, [&](auto of) {
-    Finish<of.activation, DIGITS> each{l, row_scales, residual, out};
+    Finish<of.activation, false> each{l, row_scales, residual, out};
     multiply(l.weight, x, rows, each);
   });
-  if (l.norm == Norm::none) return;
-  for (int r = 0; r < rows; r++) normalise(out + (size_t)r * l.weight.outputs, l.weight.outputs, l);
+  normalise_rows(l, rows, out);
 }
 
 // The scale of a row; not a number where the row is not finite, so that all that is made of it is none either.
@@ -117,21 +135,25 @@ static int64_t linear_of_digits(const Linear& l, const float* x, int rows, const
                                 Scratch& scratch) {
   const PackedWeight& w = l.weight;
   float* scales = scratch.take<float>(rows);
-  ByteRows high(rows, w, scratch), low(rows, w, scratch);
+  ByteRows bytes(2 * rows, w, scratch);
+  uint8_t* low = scratch.take<uint8_t>(w.depth);
   int64_t saturated = 0;
   for (int r = 0; r < rows; r++) {
     const float* row = x + (size_t)r * w.inputs;
     const float scale = scale_of(row, w, l.quantization);
     const int64_t beyond =
-        quantize_row_finely(row, w.inputs, scale, l.quantization.zero_point, w.depth, high.row(r), low.row(r));
+        quantize_row_finely(row, w.inputs, scale, l.quantization.zero_point, w.depth, bytes.row(r), low);
     if (l.quantization.scale > 0) saturated += beyond;
     scales[r] = scale / 257.f;
-    high.done(r);
-    low.done(r);
+    bytes.done(r);
+    memcpy(bytes.row(rows + r), low, w.depth);
+    bytes.done(rows + r);
   }
-  KeepHigh keep{w, out};
-  multiply(w, high.bytes(), rows, keep);
-  finish<true>(l, low.bytes(), rows, scales, residual, out);
+  with_activation(l.activation, [&](auto of) {
+    FinishDigits<of.activation> each{rows, {w, out}, {l, scales, residual, out}};
+    multiply(w, bytes.bytes(), 2 * rows, each);
+  });
+  normalise_rows(l, rows, out);
   return saturated;
 }
 
@@ -149,7 +171,7 @@ static int64_t linear_of_words(const Linear& l, const float* x, int rows, const 
     quantize_words(row, w.inputs, factor, w.depth, words.row(r));
     words.done(r);
   }
-  finish<false>(l, words.words(), rows, scales, residual, out);
+  finish(l, words.words(), rows, scales, residual, out);
   return 0;
 }
 
@@ -159,7 +181,7 @@ static int64_t linear(const Linear& l, const float* x, int rows, const float* re
   float* scales = scratch.take<float>(rows);
   ByteRows bytes(rows, l.weight, scratch);
   const int64_t saturated = quantize_rows(l.weight, l.quantization, x, rows, scales, bytes);
-  finish<false>(l, bytes.bytes(), rows, scales, residual, out);
+  finish(l, bytes.bytes(), rows, scales, residual, out);
   return saturated;
 }
 
@@ -174,7 +196,7 @@ static int64_t linear_of_bytes(const Linear& l, const uint8_t* x, int rows, cons
     memset(bytes.row(r) + w.inputs, 0, w.depth - w.inputs);
     bytes.done(r);
   }
-  finish<false>(l, bytes.bytes(), rows, scales, residual, out);
+  finish(l, bytes.bytes(), rows, scales, residual, out);
   return 0;
 }
 

@@ -31,7 +31,8 @@ struct BytePanels<Packed::nibbles> {
   MEMBER void prepare(int panel, int part, int parts) {
     if (panel == weight.panels) return;
     const int steps = weight.depth / (2 * group), first = steps * part / parts, last = steps * (part + 1) / parts;
-    spread_nibbles(panel_of<Packed::nibbles>(weight, panel), first, last, spread[panel % 2]);
+    const size_t panel_bytes = (size_t)weight.depth * columns / 2;
+    spread_nibbles(panel_of<Packed::nibbles>(weight, panel), panel_bytes, first, last, spread[panel % 2]);
   }
 };
 

@@ -80,11 +80,13 @@ INLINE void shape_matrices(int rows) {
   load_shapes(&shapes);
 }
 
-// Numbers of a panel that share bytes, as a panel of bytes: so many steps of it, from one on.
-INLINE void spread_nibbles(const int8_t* panel, int first, int last, int8_t* out) {
+// Numbers of a panel that share bytes, as a panel of bytes: its steps from one on to another. Asks for the next panel,
+// so many bytes behind it: those that go through registers wait for memory, unlike matrices.
+INLINE void spread_nibbles(const int8_t* panel, size_t panel_bytes, int first, int last, int8_t* out) {
   constexpr int step = columns * group;
   for (int i = first; i < last; i++)
     for (int c = 0; c < step; c += 64) {
+      __builtin_prefetch(panel + panel_bytes + i * step + c);
       const __m512i both = _mm512_load_si512(panel + i * step + c);
       const __m512i low = low_nibbles(both), high = high_nibbles(both);
       _mm512_store_si512(out + 2 * i * step + c, low);
