@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -62,6 +63,28 @@ def test_killed_between_its_name_and_the_note_of_it_a_file_is_done(
     heard = Bulk().run(source, target)
     assert heard.rows == 1  # of the other file
     assert [(target / name).read_text() for name in names(target)] == ["A\n", "B\n"]
+
+
+def test_what_was_refused_before_it_was_killed_is_told_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all files, also of those that another run has put in their places: the exit code says whether all is there."""
+    source, target, put_in_place = tmp_path / "in", tmp_path / "out", Unfinished.put_in_place
+    source.mkdir()
+    (source / "a.txt").write_text(f"a\n{REFUSED}\n{REFUSED} again\n")
+    (source / "b.txt").write_text(f"b\n{REFUSED} too\n")
+
+    def the_first(self: Unfinished, number: int, *rest: Any) -> None:
+        if number:
+            raise Killed
+        put_in_place(self, number, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Unfinished, "put_in_place", the_first)
+        with pytest.raises(Killed):
+            Bulk(keep_going=True).run(source, target)
+    assert names(target) == ["a.txt"]
+    assert Bulk(keep_going=True, translate=nobody).run(source, target).without == 3
 
 
 def test_a_run_that_waited_at_a_folder_that_was_moved_away_does_not_begin(tmp_path: Path) -> None:
