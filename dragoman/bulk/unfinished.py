@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from dragoman.bulk.disk import put_in_place, sync_names, write_whole
 from dragoman.bulk.errors import BulkError, WrongUsage
@@ -185,11 +186,19 @@ def _take_up(file: Path, asked: Mapping[str, object], begins: bool) -> None:
     before, now = _asked_before(file), json.loads(json.dumps(asked))
     if before != now:
         name = next(name for name in [*now, *before] if before.get(name) != now.get(name))
-        told = "its files have changed" if name == "files" else f"{name} was {before.get(name)}, and is {now.get(name)}"
+        told, way = f"{name} was {before.get(name)}, and is {now.get(name)}", "Ask as before"
+        if name == "files":
+            told, way = f"its files have changed, such as {_another(before, now)}", "Put them back as they were"
         raise BulkError(
-            f"{file.parent} has part of another run: {told}. Ask as before to go on with it, or delete the folder to "
-            "begin anew"
+            f"{file.parent} has part of another run: {told}. {way} to go on with it, or delete the folder to begin anew"
         )
+
+
+def _another(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """A file that is another than it was, or is new, or gone."""
+    known, there = (list(map(json.dumps, run.get("files") or ())) for run in (before, now))
+    same = set(known) & set(there)
+    return next((str(json.loads(file)[0]) for file in [*there, *known] if file not in same), "their order")
 
 
 def _asked_before(file: Path) -> dict[str, object]:

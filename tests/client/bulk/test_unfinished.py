@@ -127,6 +127,25 @@ def test_without_what_was_asked_for_nothing_is_gone_on_with(data: bytes | None, 
         Bulk(keep_going=True).run(source, target)
 
 
+def test_a_file_that_has_changed_is_named_so_that_it_can_be_put_back(tmp_path: Path) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name in "abc":
+        (source / f"{name}.txt").write_text(f"{name}\n")
+    (source / "d.txt").write_text(f"d\n{REFUSED}\n")
+    with pytest.raises(BulkError, match="1 rows are kept"):
+        Bulk().run(source, target)
+    (source / "new.txt").touch()
+    with pytest.raises(BulkError, match=r"such as .*in/new\.txt\. Put them back as they were to go on"):
+        Bulk(keep_going=True).run(source, target)
+    (source / "new.txt").unlink()
+    (source / "b.txt").rename(tmp_path / "b.txt")
+    with pytest.raises(BulkError, match=r"such as .*in/b\.txt\. Put them back as they were to go on"):
+        Bulk(keep_going=True).run(source, target)
+    (tmp_path / "b.txt").rename(source / "b.txt")
+    assert Bulk(keep_going=True).run(source, target).without == 1
+
+
 @pytest.mark.parametrize("rows", [b"b\na\n", b"a\nb\nc\n", b"a\n"])
 def test_a_file_that_changes_while_it_is_translated_gets_no_translations_of_other_texts(
     rows: bytes, tmp_path: Path
