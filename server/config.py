@@ -27,7 +27,7 @@ from pydantic_settings import (
 )
 
 from server.settings.flags import FlagError, Flags, ShowVersion, suggest
-from server.settings.forms import WANTED, Address, CallerKey, Collector, HostName, Origin
+from server.settings.forms import WANTED, WANTED_KINDS, Address, CallerKey, Collector, HostName, Origin
 
 PREFIX = "DRAGOMAN_"
 OTHERS_VARIABLES = {"DRAGOMAN_CPUS", "DRAGOMAN_HOME", "DRAGOMAN_TARGET", "DRAGOMAN_TOKEN", "DRAGOMAN_TOKEN_FILE"}
@@ -343,6 +343,8 @@ def load_settings(arguments: Sequence[str]) -> Settings:
 def _read_toml(file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(file.read_text(encoding="utf-8-sig"))  # with the mark of some editors
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file}: byte {error.start + 1} is not UTF-8; convert the file to UTF-8 first") from error
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: {getattr(error, 'strerror', None) or error}") from error
 
@@ -367,7 +369,7 @@ def _explain(error: ValidationError, flags: Container[str]) -> Iterable[str]:
         elif name:
             flag = f"--{name.partition('.')[0].replace('_', '-')}"
             given = flag if flag in flags else name
-            wanted = WANTED.get(problem.get("ctx", {}).get("pattern", ""))
+            wanted = WANTED.get(problem.get("ctx", {}).get("pattern", "")) or WANTED_KINDS.get(problem["type"])
             told = f"expected {wanted}" if wanted else problem["msg"].partition(", unable")[0]
             yield f"{given} is {problem['input']!r}: {told}"
         else:

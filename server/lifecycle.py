@@ -25,7 +25,8 @@ from server.traffic.arrivals import Arrivals
 
 log = logging.getLogger(__name__)
 
-STOP = (signal.SIGTERM, signal.SIGINT)
+STOP = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""SIGHUP is sent when a terminal is closed, and may mean something else: see `StopSignals.on_hangup`."""
 FLUSH_S = 1.0
 """How long the last answers may take to get out."""
 END_S = 3.0
@@ -51,7 +52,7 @@ class Face(Protocol):
 
 
 class StopSignals:
-    """SIGTERM and SIGINT: the first asks to finish, the second to stop at once, a third ends the process.
+    """SIGTERM, SIGINT and SIGHUP: the first asks to finish, the second to stop at once, a third ends the process.
 
     Whatever hangs, the process is gone END_S after the grace period or the second signal. A thread sees to that, which
     the signals themselves wake: Python's handlers wait until the main thread comes back from what it waits for. Make it
@@ -69,7 +70,9 @@ class StopSignals:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self._former_fd = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._former = {number: signal.signal(number, lambda number, frame: None) for number in STOP}
+        # Under nohup, SIGHUP is ignored, and stays so.
+        heard = [number for number in STOP if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN]
+        self._former = {number: signal.signal(number, lambda number, frame: None) for number in heard}
         threading.Thread(target=self._watch, name="end", daemon=True).start()
 
     def engines_left_s(self) -> float:
@@ -77,9 +80,10 @@ class StopSignals:
         return max(0.0, self._ends_s - LAST_S - time.monotonic())
 
     def on_hangup(self, call: Callable[[], None]) -> None:
-        """Has SIGHUP call that, on the event loop. Without, it ends the process, as when a terminal is closed."""
+        """Has SIGHUP call that, on the event loop, and ask for no end."""
         self._hangup = call
-        self._former[signal.SIGHUP] = signal.signal(signal.SIGHUP, lambda number, frame: None)
+        former = signal.signal(signal.SIGHUP, lambda number, frame: None)
+        self._former.setdefault(signal.SIGHUP, former)
 
     def close(self) -> None:
         """Lets the process live on, whatever was received: for one that does more than serve."""
@@ -98,7 +102,7 @@ class StopSignals:
             if received[0] == signal.SIGHUP and self._hangup is not None:
                 with suppress(RuntimeError):  # the loop has ended already
                     self._loop.call_soon_threadsafe(self._hangup)
-            if received[0] in STOP:
+            elif received[0] in STOP:
                 if not asked:
                     break
                 event, grace_s = asked.pop(0)

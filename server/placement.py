@@ -74,7 +74,7 @@ def host_memory(settings: Settings, models: Sequence[ServedModel], callers_bytes
     waiting = sum(settings.max_waiting * model.max_source_tokens * TOKEN_BYTES for model in models)
     besides = settings.cache_mb * MEGABYTE + waiting + REST_BYTES
     least_rows = max(model.defaults.num_beams for model in models)
-    return HostMemory(limit, 0, besides, callers_bytes, least_rows)
+    return HostMemory(limit, 0, besides, callers_bytes, least_rows, served=callers_bytes > 0)
 
 
 def device_memory(runtime: CudaRuntime, index: int) -> Callable[[], tuple[float, float]]:

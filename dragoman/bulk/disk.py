@@ -12,6 +12,15 @@ def write_all(descriptor: int, data: bytes) -> None:
     os.fsync(descriptor)
 
 
+def write_whole(file: Path, data: bytes) -> None:
+    """The file has all of it from now on, or is what it was. Raises OSError."""
+    fresh = file.with_suffix(".new")
+    with fresh.open("wb", buffering=0) as out:
+        write_all(out.fileno(), data)
+    fresh.rename(file)
+    sync_names(file.parent)
+
+
 def sync(path: Path) -> None:
     """Of a file, or of a folder and what is in it."""
     if path.is_dir():

@@ -48,7 +48,7 @@ class Job:
 
 
 def run(job: Job, asked: Mapping[str, object], memory: Memory, translated: Translated, report: Report) -> int:
-    """Translates all that is left to do. Gives the number of rows that were refused.
+    """Translates all that is left to do. Gives the number of rows that were refused, by this run or before.
 
     asked: what the targets depend on. Raises BulkError, DragomanError or OSError; then the same run goes on later.
     """
@@ -67,8 +67,9 @@ def run(job: Job, asked: Mapping[str, object], memory: Memory, translated: Trans
             targets.finish(sources.read_before(len(job.items)))
         if sources.fault is not None:
             raise sources.fault
+        refused = unfinished.refused
         unfinished.end()
-    return targets.refused
+    return refused
 
 
 class _Sources:
@@ -120,8 +121,6 @@ class _Targets:
 
     def __init__(self, job: Job, unfinished: Unfinished, report: Report) -> None:
         self._job, self._unfinished, self._report = job, unfinished, report
-        self.refused = 0
-        """Rows of files that are written."""
         self._sizes = [item.size_bytes for item in job.items]
         *self._before, self._whole = accumulate(self._sizes, initial=0)
         self._number = -1
@@ -158,8 +157,7 @@ class _Targets:
             except ValueError as error:
                 self._unfinished.check_unchanged(number, item)
                 raise BulkError(f"{item.target} cannot be written: {error}; what is translated is kept") from error
-            self._unfinished.put_in_place(number, item)
-            self.refused += journal.refused
+            self._unfinished.put_in_place(number, item, journal.refused)
 
     def _journal_of(self, number: int) -> Journal:
         if number != self._number:

@@ -11,6 +11,8 @@ from dragoman.bulk.rows import Columns, Format
 
 STREAM = Path("-")
 """Standard input or output, to other programs. A file of this name may be asked for with its whole path."""
+PACKED = (".gz", ".bz2", ".xz", ".zst", ".lz4", ".zip", ".tgz", ".tar")
+"""How names of packed files end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,5 +127,8 @@ def _format(path: Path, format: str | None) -> str:
     found = format or format_of(path)
     if found is None:
         known = ", ".join([*SUFFIXES, "folders that Dataset.save_to_disk wrote"])
-        raise WrongUsage(f"{path} is of no known format ({known}): say which by --format {{{','.join(CHOICES)}}}")
+        way = f"say which by --format {{{','.join(CHOICES)}}}"
+        if path.suffix.lower() in PACKED:
+            way = "it is packed, so unpack it first"
+        raise WrongUsage(f"{path} is of no known format ({known}): {way}")
     return found

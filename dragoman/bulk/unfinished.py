@@ -4,7 +4,7 @@ lock       held by the process that runs
 job.json   what was asked for, of what, and of which model: another run goes on only with the same
 3.rows     the journal of the fourth file
 3.part     what it becomes, being written
-3.done     it is in its place
+3.done     it is in its place: how many of its rows were refused
 
 Where all is done, it is DST.unfinished.ended until it is deleted: what is left of that says nothing about a run.
 """
@@ -17,8 +17,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
-from dragoman.bulk.disk import put_in_place, sync_names, write_all
+from dragoman.bulk.disk import put_in_place, sync_names, write_whole
 from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.plan import Item
@@ -52,30 +53,34 @@ class Unfinished:
         if not item.target.exists():
             return False
         with self.journal(number) as journal:
-            ended, rows = journal.ended, journal.rows
+            ended, rows, refused = journal.ended, journal.rows, journal.refused
         if not ended or self.part(number).exists():
             raise BulkError(
                 f"{item.target} is there, and not by this run, which has {rows} rows of it: move it away, and run the "
                 "same command again"
             )
-        self._mark(number)
+        self._mark(number, refused)
         return True
 
-    def put_in_place(self, number: int, item: Item) -> None:
-        """The item's target is written. From now on it has its name. Raises BulkError."""
+    def put_in_place(self, number: int, item: Item, refused: int) -> None:
+        """The item's target is written, with so many rows refused. From now on it has its name. Raises BulkError."""
         self.check_unchanged(number, item)
         put_in_place(self.part(number), item.target)
-        self._mark(number)
+        self._mark(number, refused)
+
+    @property
+    def refused(self) -> int:
+        """Rows of all items that are in their places, whichever run put them there."""
+        return sum(int(file.read_bytes() or 0) for file in self._folder.glob("*.done"))
 
     def check_unchanged(self, number: int, item: Item) -> None:
         """Raises BulkError where an item's source is not what it was."""
         if _described(item) != self._sources[number]:
             raise BulkError(f"{item.source} has changed while it was translated: delete {self._folder} to begin anew")
 
-    def _mark(self, number: int) -> None:
+    def _mark(self, number: int, refused: int) -> None:
         """An item is done: its journal is not needed any more."""
-        self._done(number).touch()
-        sync_names(self._folder)
+        write_whole(self._done(number), b"%d" % refused)
         (self._folder / f"{number}.rows").unlink()
 
     def _done(self, number: int) -> Path:
@@ -176,20 +181,24 @@ def _described(item: Item) -> list[list[object]]:
 def _take_up(file: Path, asked: Mapping[str, object], begins: bool) -> None:
     """Writes what is asked for where nothing is done yet, or compares it with what was. Raises BulkError."""
     if begins:
-        fresh = file.with_suffix(".new")
-        with fresh.open("wb", buffering=0) as out:
-            write_all(out.fileno(), json.dumps(asked, indent=1).encode())
-        fresh.rename(file)
-        sync_names(file.parent)
+        write_whole(file, json.dumps(asked, indent=1).encode())
         return
     before, now = _asked_before(file), json.loads(json.dumps(asked))
     if before != now:
         name = next(name for name in [*now, *before] if before.get(name) != now.get(name))
-        told = "its files have changed" if name == "files" else f"{name} was {before.get(name)}, and is {now.get(name)}"
+        told, way = f"{name} was {before.get(name)}, and is {now.get(name)}", "Ask as before"
+        if name == "files":
+            told, way = f"its files have changed, such as {_another(before, now)}", "Put them back as they were"
         raise BulkError(
-            f"{file.parent} has part of another run: {told}. Ask as before to go on with it, or delete the folder to "
-            "begin anew"
+            f"{file.parent} has part of another run: {told}. {way} to go on with it, or delete the folder to begin anew"
         )
+
+
+def _another(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """A file that is another than it was, or is new, or gone."""
+    known, there = (list(map(json.dumps, run.get("files") or ())) for run in (before, now))
+    same = set(known) & set(there)
+    return next((str(json.loads(file)[0]) for file in [*there, *known] if file not in same), "their order")
 
 
 def _asked_before(file: Path) -> dict[str, object]:

@@ -30,7 +30,7 @@ class Line:
     raw: bytes
 
     def text(self) -> str:
-        """The text of the line. Raises LineError if it is too long or not UTF-8."""
+        """The text of the line. Raises LineError if it is too long, not UTF-8, or has a zero byte."""
         if len(self.raw) > MAX_LINE_BYTES:
             raise LineError(f"line is over {MAX_LINE_BYTES} bytes; put one sentence on each line")
         try:
@@ -38,6 +38,8 @@ class Line:
         except UnicodeDecodeError as error:
             byte, at = self.raw[error.start], error.start + 1
             raise LineError(f"byte {at} (0x{byte:02x}) is not UTF-8; convert the text to UTF-8 first") from error
+        if (at := self.raw.find(0)) >= 0:  # which is UTF-8, but every other byte of English in UTF-16
+            raise LineError(f"byte {at + 1} (0x00) is in no text; if the file is UTF-16, convert it to UTF-8 first")
         return text.removesuffix("\r").removeprefix("\ufeff" if self.number == 1 else "")
 
 

@@ -4,7 +4,6 @@ Exit codes: 0 done, 1 failed (one line on standard error says why), 2 wrong usag
 141 whatever read the output went away.
 """
 
-import asyncio
 import os
 import sys
 from collections.abc import Sequence
@@ -50,6 +49,8 @@ def _call(command: str, rest: Sequence[str]) -> int:
         from dragoman.command import completion
 
         return completion.main(rest)
+    import asyncio  # not before: it takes most of the start, and Ctrl-C meanwhile is one like any other
+
     from dragoman.command import output
     from dragoman.command.calls import CALLS
     from dragoman.command.flags.arguments import parse

@@ -41,6 +41,8 @@ class HostMemory:
     """What those who call may take by whatever they send."""
     least_rows: int = 1
     """Fewer are of no use."""
+    served: bool = True
+    """To callers, for whom there are settings. Else it is for this process, which has none of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +192,12 @@ def _told(loads: Sequence[HostLoad], rows: int, memory: HostMemory) -> str:
     parts |= {"besides": memory.besides_bytes, "callers": memory.callers_bytes}
     told = ", ".join(f"{part} {megabytes(size)}" for part, size in parts.items())
     models = f"{len(loads)} models, the largest with " if len(loads) > 1 else ""
-    nothing = (
-        "not even one row fits: raise it, or lower --cache-mb and --max-waiting (besides), or --max-waiting, "
-        "--max-connections, --max-incoming and --max-message-bytes (callers)"
-    )
+    nothing = "not even one row fits: give it more, such as by ulimit -v or the limit of its container"
+    if memory.served:
+        nothing = (
+            "not even one row fits: raise it, or lower --cache-mb and --max-waiting (besides), or --max-waiting, "
+            "--max-connections, --max-incoming and --max-message-bytes (callers)"
+        )
     return (
         f"{models}{most.workers} workers of {most.rows} rows of {most.source_tokens} source and {most.target_tokens} "
         f"target tokens may take {megabytes(total_bytes(loads, memory))} MB ({told}); "

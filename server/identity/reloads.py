@@ -17,8 +17,8 @@ POLL_S = 1.0
 """How often files are looked at. A change is taken up once nothing has changed since the look before: certificate and
 key, say, are written one after the other."""
 
-Look = tuple[tuple[int, int, int] | None, ...]
-
+Stamp = tuple[int, int, int] | None
+Look = tuple[Stamp, ...]
 
 EVERY_S = 300.0
 """How often what has no file is read again."""
@@ -38,7 +38,7 @@ class Source:
 
         Follows links, which Kubernetes changes.
         """
-        return tuple(map(_stamp, self.files)) or ((int(time.monotonic() / EVERY_S), 0, 0),)
+        return tuple(map(stamp, self.files)) or ((int(time.monotonic() / EVERY_S), 0, 0),)
 
     def read(self) -> None:
         """Raises ConfigError. A pipe among the files is not read: nobody may ever write to it."""
@@ -95,7 +95,8 @@ class Reloads:
             self._metrics.loaded(source.name)
 
 
-def _stamp(file: Path) -> tuple[int, int, int] | None:
+def stamp(file: Path) -> Stamp:
+    """Another one when a file has changed. None: it is not there."""
     try:
         stat = file.stat()
     except OSError:

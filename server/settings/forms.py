@@ -23,6 +23,15 @@ WANTED = {
 }
 
 
+WANTED_KINDS = {
+    "tuple_type": "a text, or a list of texts",
+    "path_type": "a text",
+    "string_type": "a text",
+    "too_short": "at least one",
+}
+"""Of values that only a file can have, by pydantic's name of what is wrong: it speaks of tuples and classes."""
+
+
 SECRET_KEYS = ("authorization", "proxy-authorization", "cookie")
 """Of metadata and headers: what they say is for no log and no trace, where names of callers are."""
 

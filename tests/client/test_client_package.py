@@ -114,6 +114,12 @@ def test_help_and_version_need_no_grpc() -> None:
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=Path(__file__).parents[2])
 
 
+def test_little_is_imported_before_ctrl_c_is_understood() -> None:
+    """While `main` is imported, Ctrl-C is a traceback; asyncio took more than half of that time."""
+    code = "import sys, dragoman.command.main; assert not {'asyncio', 'grpc', 'ssl'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, cwd=Path(__file__).parents[2])
+
+
 def test_what_is_no_public_name_is_no_attribute() -> None:
     with pytest.raises(AttributeError, match="module 'dragoman' has no attribute 'Clients'"):
         _ = dragoman.Clients  # type: ignore[attr-defined]

@@ -212,6 +212,30 @@ def test_a_file_that_cannot_be_used_is_named(tmp_path: Path, text: str, message:
         load_settings(["--config", write(tmp_path, text)])
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("package = 5", "package is 5: expected a text, or a list of texts"),
+        ("package = []", r"package is \[\]: expected at least one"),
+        ("package = [5]", "package.0 is 5: expected a text;"),
+        ("callers = 3", "callers is 3: expected a text$"),
+        ("host = ['a']", r"host is \['a'\]: expected a text$"),
+        ("http_hosts = true", "http_hosts is True: expected another value than true or false"),
+    ],
+)
+def test_a_file_with_a_value_of_another_kind_is_told_which_it_must_be(tmp_path: Path, text: str, message: str) -> None:
+    """In words of TOML and not of Python."""
+    with pytest.raises(ConfigError, match=message):
+        load_settings(["--config", write(tmp_path, text)])
+
+
+def test_a_file_that_is_no_utf_8_is_refused_with_the_byte(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_bytes("host = '\u00e9'".encode("latin-1"))
+    with pytest.raises(ConfigError, match=r"server\.toml: byte 9 is not UTF-8; convert the file to UTF-8 first"):
+        load_settings(["--config", str(file)])
+
+
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: .*No such file"):
         load_settings(["--config", str(tmp_path / "none.toml")])

@@ -35,7 +35,7 @@ WAIT_S = 60
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 async def test_the_first_signal_asks_and_the_second_insists(number: signal.Signals) -> None:
     with closing(StopSignals(60)) as signals:
         os.kill(os.getpid(), number)
@@ -43,6 +43,29 @@ async def test_the_first_signal_asks_and_the_second_insists(number: signal.Signa
         assert not signals.second.is_set()
         os.kill(os.getpid(), number)
         await asyncio.wait_for(signals.second.wait(), WAIT_S)
+
+
+async def test_a_closed_terminal_has_files_read_again_where_there_are_some() -> None:
+    heard, former = asyncio.Event(), signal.getsignal(signal.SIGHUP)
+    with closing(StopSignals(60)) as signals:
+        signals.on_hangup(heard.set)
+        os.kill(os.getpid(), signal.SIGHUP)
+        await asyncio.wait_for(heard.wait(), WAIT_S)
+        assert not signals.first.is_set()
+    assert signal.getsignal(signal.SIGHUP) == former
+
+
+async def test_under_nohup_a_closed_terminal_ends_nothing() -> None:
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with closing(StopSignals(60)) as signals:
+            os.kill(os.getpid(), signal.SIGHUP)
+            os.kill(os.getpid(), signal.SIGTERM)
+            await asyncio.wait_for(signals.first.wait(), WAIT_S)
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+            assert not signals.second.is_set()
+    finally:
+        signal.signal(signal.SIGHUP, former)
 
 
 HANGS = """

@@ -120,6 +120,11 @@ WRONG: dict[str, tuple[Callable[[Path], object], Callable[[Path], Path], str]] =
         "line 1 byte 4 (0x00) is in no text; if the file is UTF-16",
     ),
     "unknown format": (lambda p: (p / "a.doc").touch(), lambda p: p / "b.doc", "a.doc is of no known format (.txt, "),
+    "packed": (
+        lambda p: (p / "a.GZ").touch(),
+        lambda p: p / "b.jsonl",
+        "wrote): it is packed, so unpack it first",
+    ),
     "it is there": (
         lambda p: [(p / n).write_text("") for n in ("a.txt", "b.txt")],
         lambda p: p / "b.txt",

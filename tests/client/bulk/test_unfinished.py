@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -64,6 +65,28 @@ def test_killed_between_its_name_and_the_note_of_it_a_file_is_done(
     assert [(target / name).read_text() for name in names(target)] == ["A\n", "B\n"]
 
 
+def test_what_was_refused_before_it_was_killed_is_told_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of all files, also of those that another run has put in their places: the exit code says whether all is there."""
+    source, target, put_in_place = tmp_path / "in", tmp_path / "out", Unfinished.put_in_place
+    source.mkdir()
+    (source / "a.txt").write_text(f"a\n{REFUSED}\n{REFUSED} again\n")
+    (source / "b.txt").write_text(f"b\n{REFUSED} too\n")
+
+    def the_first(self: Unfinished, number: int, *rest: Any) -> None:
+        if number:
+            raise Killed
+        put_in_place(self, number, *rest)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Unfinished, "put_in_place", the_first)
+        with pytest.raises(Killed):
+            Bulk(keep_going=True).run(source, target)
+    assert names(target) == ["a.txt"]
+    assert Bulk(keep_going=True, translate=nobody).run(source, target).without == 3
+
+
 def test_a_run_that_waited_at_a_folder_that_was_moved_away_does_not_begin(tmp_path: Path) -> None:
     lock = tmp_path / "lock"
     with lock.open("wb") as opened:
@@ -102,6 +125,25 @@ def test_without_what_was_asked_for_nothing_is_gone_on_with(data: bytes | None, 
         asked.write_bytes(data)
     with pytest.raises(BulkError, match=r"job\.json is missing or damaged, .*: delete .*unfinished to begin anew"):
         Bulk(keep_going=True).run(source, target)
+
+
+def test_a_file_that_has_changed_is_named_so_that_it_can_be_put_back(tmp_path: Path) -> None:
+    source, target = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    for name in "abc":
+        (source / f"{name}.txt").write_text(f"{name}\n")
+    (source / "d.txt").write_text(f"d\n{REFUSED}\n")
+    with pytest.raises(BulkError, match="1 rows are kept"):
+        Bulk().run(source, target)
+    (source / "new.txt").touch()
+    with pytest.raises(BulkError, match=r"such as .*in/new\.txt\. Put them back as they were to go on"):
+        Bulk(keep_going=True).run(source, target)
+    (source / "new.txt").unlink()
+    (source / "b.txt").rename(tmp_path / "b.txt")
+    with pytest.raises(BulkError, match=r"such as .*in/b\.txt\. Put them back as they were to go on"):
+        Bulk(keep_going=True).run(source, target)
+    (tmp_path / "b.txt").rename(source / "b.txt")
+    assert Bulk(keep_going=True).run(source, target).without == 1
 
 
 @pytest.mark.parametrize("rows", [b"b\na\n", b"a\nb\nc\n", b"a\n"])

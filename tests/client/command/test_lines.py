@@ -82,6 +82,12 @@ def test_a_line_that_is_not_utf8_is_refused() -> None:
         Line(1, "coração".encode("latin-1")).text()
 
 
+def test_a_line_of_utf_16_without_a_mark_is_refused() -> None:
+    """It is UTF-8 too, and would be translated letter by letter."""
+    with pytest.raises(LineError, match=r"byte 2 \(0x00\) is in no text; if the file is UTF-16, convert it to UTF-8"):
+        Line(1, "Good morning.".encode("utf-16-le")).text()
+
+
 # Working
 
 

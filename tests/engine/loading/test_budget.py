@@ -142,6 +142,13 @@ def test_fewer_rows_than_are_of_use_are_refused() -> None:
         fit([LOAD], memory(600 * MB, least_rows=40), fewer_rows=True)
 
 
+def test_where_nothing_fits_and_nobody_calls_no_setting_of_callers_is_named() -> None:
+    with pytest.raises(
+        DeviceError, match=r"row fits: give it more, such as by ulimit -v or the limit of its container$"
+    ):
+        fit([LOAD], replace(memory(300 * MB), served=False), fewer_rows=True)
+
+
 def test_where_nothing_fits_it_says_so() -> None:
     with pytest.raises(
         DeviceError, match=r"not even one row fits: .* --cache-mb and --max-waiting .* --max-connections"

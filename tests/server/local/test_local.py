@@ -230,6 +230,8 @@ def test_what_cannot_be_used_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
             Translator(path)
     with pytest.raises(FailedPrecondition, match="workers is 0"):
         Translator(PACKAGE, workers=0)
+    with pytest.raises(FailedPrecondition, match=r"; 1 MB may be used .*: not even one row fits: give it more, such"):
+        Translator(PACKAGE, memory_mb=1)
     wrong: list[Any] = [5, None, [], [5], b"models/zoo/en-pt"]
     for package in wrong:
         with pytest.raises(TypeError, match="it must be the folder of a package, or several of them"):
