@@ -164,14 +164,17 @@ INLINE void split_words(const int16_t* x, int count, int half, uint8_t* out) {
 }
 
 // The sums of some rows of s16 in a panel, by 16 columns at a time. x: as `split_words` leaves it; depth: of its bytes.
+template <class Meanwhile>
 INLINE void multiply_panel_of_words(int rows, const uint8_t* x, size_t stride, const int8_t* panel, int depth,
-                                    int32_t* sums) {
+                                    int32_t* sums, Meanwhile meanwhile) {
   constexpr size_t step = 2 * columns * group;  // bytes of a group's high and low halves
   alignas(64) int32_t parts[4][matrix_rows * 16];
   for (int c = 0; c < columns; c += 16) {
     unrolled<4>([&](auto i) INLINED { clear_matrix<i>(); });
     const int8_t* weight = panel + c * group;
-    for (int k = 0; k < depth / 2; k += matrix_depth, weight += matrix_depth / group * step) {
+    const int steps = (depth / 2 + matrix_depth - 1) / matrix_depth;
+    for (int i = 0; i < steps; i++, weight += matrix_depth / group * step) {
+      const int k = i * matrix_depth;
       load_matrix<4>(x + k, stride);
       load_matrix<6>(weight, step);
       multiply_matrices<0, 4, 6, Signs::ss>();
@@ -180,6 +183,7 @@ INLINE void multiply_panel_of_words(int rows, const uint8_t* x, size_t stride, c
       load_matrix<5>(x + stride / 2 + k, stride);
       multiply_matrices<2, 5, 6, Signs::us>();
       multiply_matrices<3, 5, 7, Signs::uu>();
+      meanwhile(c / 16 * steps + i, columns / 16 * steps);
     }
     unrolled<4>([&](auto i) INLINED { store_matrix<i>(parts[i], 64); });
     for (int r = 0; r < rows; r++)
