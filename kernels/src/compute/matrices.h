@@ -21,11 +21,11 @@ struct BytePanels {
   const PackedWeight& weight;
 
   MEMBER const int8_t* operator[](int panel) const { return panel_of<KIND>(weight, panel); }
-  MEMBER void prepare(int panel, unsigned part, unsigned parts) const {
-    const unsigned bytes = weight.depth * columns;
-    if ((size_t)bytes * weight.panels < least_asked || panel == weight.panels) return;
+  MEMBER void prepare(int panel, int part, int parts) const {
+    const size_t bytes = (size_t)weight.depth * columns;
+    if (bytes * weight.panels < least_asked || panel == weight.panels) return;
     const int8_t* next = panel_of<KIND>(weight, panel);
-    for (unsigned at = bytes * part / parts; at < bytes * (part + 1) / parts; at += 64)
+    for (size_t at = bytes * part / parts, end = bytes * (part + 1) / parts; at < end; at += 64)
       __builtin_prefetch(next + at, 0, 2);
   }
 };

@@ -34,23 +34,21 @@ static void pack_nibbles(const int8_t* weight, int outputs, int inputs, int dept
 
 #ifdef MATRICES
 constexpr bool splits_words = true;
-#else
+#else  // every tile takes them as they are
 constexpr bool splits_words = false;
 INLINE void split_words(const int16_t*, int, int, uint8_t*) {}
 #endif
 
 // The same of s16, in two bytes each. Where they are split, four high ones come before their low ones.
 static void pack_words(const int16_t* weight, int outputs, int inputs, int depth, int8_t* panels) {
+  if (!splits_words) return pack((const int8_t*)weight, outputs, 2 * inputs, depth, panels);
   for (int n = 0; n < outputs; n++) {
     int8_t* column = panels + (size_t)(n / columns) * depth * columns + n % columns * group;
-    const auto put = [&](int byte, int value) INLINED {
-      column[(size_t)(byte / group) * group * columns + byte % group] = (int8_t)value;
-    };
     for (int k = 0; k < inputs; k++) {
       const int16_t word = weight[(size_t)n * inputs + k];
-      const int low = splits_words ? k / group * 2 * group + group + k % group : 2 * k;
-      put(low, word & 255);
-      put(splits_words ? low - group : low + 1, word >> 8);
+      int8_t* high = column + (size_t)(k / group) * 2 * group * columns + k % group;
+      high[0] = (int8_t)(word >> 8);
+      high[group * columns] = (int8_t)word;
     }
   }
 }
