@@ -103,8 +103,16 @@ REFUSED: dict[str, Callable[[Client], Any]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 def test_refusals_are_those_of_a_server(name: str, translator: Translator, client: Client) -> None:
-    told = [_refusal(REFUSED[name], one) for one in (translator, client)]
-    assert told[0] == told[1]
+    ours, servers = (_refusal(REFUSED[name], one) for one in (translator, client))
+    assert ours == (_without_kserve(servers) if name == "service" else servers)
+
+
+def _without_kserve(refusal: tuple[object, ...]) -> tuple[object, ...]:
+    """What a server says that has no face of KServe's, as a process that translates for itself has none."""
+    kind, text, *rest = refusal
+    assert isinstance(text, str)
+    assert text.count(', "inference.GRPCInferenceService"') == 1
+    return kind, text.replace(', "inference.GRPCInferenceService"', ""), *rest
 
 
 def _refusal(ask: Callable[[Client], Any], client: Client) -> tuple[object, ...]:
