@@ -11,11 +11,12 @@ namespace dragoman {
 constexpr int64_t largest_sum = INT32_MAX / 255;
 
 void Packing::fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs,
-                   int row_bytes, Packed kind) {
+                   Packed kind) {
   expect_width(inputs);
   const Kernels& k = kernels();
   if (kind == Packed::nibbles && k.pack_nibbles == nullptr) kind = Packed::bytes;
   const bool halves = kind == Packed::nibbles;
+  const int row_bytes = kind == Packed::words ? 2 * inputs : inputs;
   const int numbers = kind == Packed::bytes ? k.group : 2 * k.group;
   const int depth = (row_bytes + numbers - 1) / numbers * numbers;
   const int panels = (outputs + k.columns - 1) / k.columns;
@@ -35,7 +36,7 @@ void Packing::fill(const int8_t* weight, const float* scales, const float* bias,
 
 Packing::Packing(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int zero_point,
                  float fill_bias, Packed kind) {
-  fill(weight, scales, bias, outputs, inputs, inputs, kind);
+  fill(weight, scales, bias, outputs, inputs, kind);
   packed_.shift = kernels().shift(packed_.kind, zero_point);
   for (int n = 0; n < outputs; n++) {
     const int8_t* row = weight + (size_t)n * inputs;
@@ -58,7 +59,7 @@ Packing::Packing(const int8_t* weight, const float* scales, const float* bias, i
 }
 
 Packing::Packing(const int16_t* weight, const float* scales, const float* bias, int outputs, int inputs) {
-  fill((const int8_t*)weight, scales, bias, outputs, inputs, 2 * inputs, Packed::words);
+  fill((const int8_t*)weight, scales, bias, outputs, inputs, Packed::words);
   for (int n = 0; n < outputs; n++) {
     const int16_t* row = weight + (size_t)n * inputs;
     double squares = 0;

@@ -19,9 +19,7 @@ class Packing {
   const PackedWeight& weight() const { return packed_; }
 
  private:
-  // `row_bytes` of an output.
-  void fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, int row_bytes,
-            Packed kind);
+  void fill(const int8_t* weight, const float* scales, const float* bias, int outputs, int inputs, Packed kind);
 
   PackedWeight packed_{};
   Memory<int8_t> weights_;
