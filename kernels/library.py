@@ -88,6 +88,14 @@ class Library:
         )
         functions.dragoman_extend_beams.restype = ctypes.c_char_p
         functions.dragoman_extend_beams.argtypes = (ctypes.c_void_p,)
+        functions.dragoman_record.restype = ctypes.c_void_p
+        functions.dragoman_record.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+        functions.dragoman_end_recording.restype = ctypes.c_int64
+        functions.dragoman_end_recording.argtypes = (ctypes.c_void_p,)
+        functions.dragoman_replay.restype = ctypes.c_char_p
+        functions.dragoman_replay.argtypes = (ctypes.c_void_p,)
+        functions.dragoman_forget.restype = None
+        functions.dragoman_forget.argtypes = (ctypes.c_void_p,)
         functions.dragoman_counters.argtypes = (ctypes.c_void_p,)
         functions.dragoman_counters.restype = None
         functions.dragoman_use.argtypes = (ctypes.c_char_p,)
@@ -159,6 +167,26 @@ class Library:
             ValueError: it is none.
         """
         _check(self._functions.dragoman_extend_beams(step))
+
+    def record(self, lasting: Sequence[int]) -> int:
+        """Begin to record what this thread runs. lasting: addresses of what a graph writes. See `kernels.steps`."""
+        return int(self._functions.dragoman_record((ctypes.c_void_p * len(lasting))(*lasting), len(lasting)))
+
+    def end_recording(self, recording: int) -> int:
+        """Returns how many nodes were recorded."""
+        return int(self._functions.dragoman_end_recording(recording))
+
+    def replay(self, recording: int) -> None:
+        """Run them again.
+
+        Raises:
+            ValueError: a node refuses what it gets.
+        """
+        _check(self._functions.dragoman_replay(recording))
+
+    def forget(self, recording: int) -> None:
+        """It is not used any more."""
+        self._functions.dragoman_forget(recording)
 
     def counters(self) -> Counters:
         """Of the process, since it started."""

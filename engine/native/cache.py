@@ -48,7 +48,7 @@ class SlotCache:
         )
         self._rows = Rows(rows, library)
         self._allowed = AllowedTokens(rows) if shortlisted else None
-        self._step = NativeStep(session, spec, self._rows, self._memories, self._allowed)
+        self._step = NativeStep(library, session, spec, self._rows, self._memories, self._allowed)
         self._buffers: Buffers | None = None
         """The memory of what rows have decoded. None: it lies elsewhere than before."""
         self._source_buffers: Buffers | None = None

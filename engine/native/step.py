@@ -1,7 +1,8 @@
 """A step of the native decoder graph, on memory that stays where it is from step to step."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from engine.devices.session import bind
 from engine.native.allowed import AllowedTokens
 from engine.native.rows import Rows
 from engine.native.slot_memory import SlotMemory
+from kernels.library import Library
+from kernels.steps import Recording
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
 
@@ -21,7 +24,8 @@ from models.package.declared.graphs import GraphsSpec
 class BoundStep:
     """A step of so many rows, and what it fills."""
 
-    binding: ort.IOBinding
+    run: Callable[[], None]
+    """Computes it."""
     best: Found
     hidden: NDArray[np.float32] | None = None
     """What the output layer takes [rows, width], where more than the best tokens is asked for."""
@@ -36,13 +40,16 @@ class NativeStep:
 
     def __init__(
         self,
+        library: Library,
         session: ort.InferenceSession,
         spec: GraphsSpec,
         rows: Rows,
         memories: Sequence[SlotMemory],
         allowed: AllowedTokens | None,
     ) -> None:
-        self._session, self._spec, self._rows, self._memories, self._allowed = session, spec, rows, memories, allowed
+        self._library, self._session, self._spec = library, session, spec
+        self._rows, self._memories, self._allowed = rows, memories, allowed
+        self._nodes = sum(len(part.get_nodes()) for part in session.get_provider_graph_assignment_info())
         self._ranks = np.arange(spec.most_candidates)
         self._normalises = any(output.name == signature.NORMALISER for output in session.get_outputs())
         self._bound: dict[tuple[int, int, bool], BoundStep] = {}
@@ -54,18 +61,25 @@ class NativeStep:
     def run(self, k: int, more: bool) -> BoundStep:
         """Computes a step of the live rows: `k` candidates of each, and `more`."""
         wanted = self._rows.live, min(k, len(self._ranks)), more
-        step = self._bound.get(wanted) or self._bound.setdefault(wanted, self._bind(*wanted))
-        self._session.run_with_iobinding(step.binding)
+        if (step := self._bound.get(wanted)) is not None:
+            step.run()
+        else:
+            step = self._bound[wanted] = self._first(*wanted)
         return step
 
-    def _bind(self, rows: int, k: int, more: bool) -> BoundStep:
+    def _first(self, rows: int, k: int, more: bool) -> BoundStep:
+        """Computes the first such step. Later ones are made without ONNX Runtime, where all nodes are ours."""
         best = Found(np.zeros((rows, k), np.int64), np.zeros((rows, k), np.float32))
         widths = self._spec.width, self._spec.query_numbers
         hidden, query = (np.zeros((rows, width), np.float32) if more else None for width in widths)
         normaliser = np.zeros(rows, np.float32) if more and self._normalises else None
         besides = {signature.HIDDEN: hidden, signature.CROSS_QUERY: query, signature.NORMALISER: normaliser}
         outputs = self._outputs(best) | {name: array for name, array in besides.items() if array is not None}
-        return BoundStep(bind(self._session, self._inputs(rows, k), outputs), best, hidden, query, normaliser)
+        run = partial(self._session.run_with_iobinding, bind(self._session, self._inputs(rows, k), outputs))
+        recording = Recording(self._library, run, outputs.values())
+        if recording.nodes == self._nodes:
+            run = recording.replay
+        return BoundStep(run, best, hidden, query, normaliser)
 
     def _inputs(self, rows: int, k: int) -> dict[str, NDArray[Any]]:
         of = self._rows

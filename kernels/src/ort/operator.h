@@ -8,7 +8,7 @@
 #include <exception>
 #include <iterator>
 
-#include "ort/tensor.h"
+#include "ort/recording.h"
 
 namespace dragoman {
 
@@ -63,7 +63,12 @@ const OrtCustomOp* custom_operator() {
       return guarded(Kernel::name, [&] { *kernel = new Kernel(Node(info)); });
     };
     op.KernelComputeV2 = [](void* kernel, OrtKernelContext* context) {
-      return guarded(Kernel::name, [&] { ((const Kernel*)kernel)->run(Call(context)); });
+      return guarded(Kernel::name, [&] {
+        if (Recording* recording = Recording::under_way())
+          recording->run(*(const Kernel*)kernel, context);
+        else
+          ((const Kernel*)kernel)->run(Call(context));
+      });
     };
     op.KernelDestroy = [](void* kernel) { delete (Kernel*)kernel; };
     return op;

@@ -13,7 +13,7 @@ void check(OrtStatus* status) {
   throw std::runtime_error(message);
 }
 
-Tensor::Tensor(const OrtValue* value) : value_(value) {
+Tensor::Tensor(const OrtValue* value) : given_(value != nullptr) {
   if (value == nullptr) return;
   OrtTensorTypeAndShapeInfo* info;
   check(api.GetTensorTypeAndShape(value, &info));
@@ -28,7 +28,7 @@ Tensor::Tensor(const OrtValue* value) : value_(value) {
   check(api.GetTensorMutableData((OrtValue*)value, &data_));
 }
 
-Tensor::Tensor(OrtValue* value, const int64_t* shape, size_t rank) : value_(value), rank_(rank) {
+Tensor::Tensor(OrtValue* value, const int64_t* shape, size_t rank) : given_(value != nullptr), rank_(rank) {
   if (value == nullptr) return;
   std::copy_n(shape, rank, shape_.begin());
   check(api.GetTensorMutableData(value, &data_));
@@ -106,7 +106,14 @@ Call::Call(OrtKernelContext* context) : context_(context) {
   check(api.KernelContext_GetOutputCount(context, &outputs_));
 }
 
+Call::Call(OrtKernelContext* context, Called& noted) : Call(context) {
+  for (size_t i = 0; i < inputs_; i++) noted.inputs.push_back(input(i));
+  noted.outputs.resize(outputs_);
+  noted_ = &noted;
+}
+
 Tensor Call::input(size_t index) const {
+  if (again_) return index < again_->inputs.size() ? again_->inputs[index] : Tensor();
   if (index >= inputs_) return {};
   const OrtValue* value = nullptr;
   check(api.KernelContext_GetInput(context_, index, &value));
@@ -114,9 +121,12 @@ Tensor Call::input(size_t index) const {
 }
 
 Tensor Call::output(size_t index, const int64_t* shape, size_t rank) const {
+  if (again_) return again_->outputs.at(index);
   OrtValue* value = nullptr;
   check(api.KernelContext_GetOutput(context_, index, shape, rank, &value));
-  return Tensor(value, shape, rank);
+  const Tensor tensor(value, shape, rank);
+  if (noted_) noted_->outputs.at(index) = tensor;
+  return tensor;
 }
 
 Tensor Call::output(size_t index, std::initializer_list<int64_t> shape) const {
@@ -124,7 +134,7 @@ Tensor Call::output(size_t index, std::initializer_list<int64_t> shape) const {
 }
 
 Tensor Call::optional_output(size_t index, std::initializer_list<int64_t> shape) const {
-  return index < outputs_ ? output(index, shape) : Tensor();
+  return index < (again_ ? again_->outputs.size() : outputs_) ? output(index, shape) : Tensor();
 }
 
 void* Call::stream() const {

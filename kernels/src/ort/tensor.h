@@ -3,6 +3,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include "ort/ort_abi.h"
 #include "ort/refuse.h"
@@ -17,8 +18,9 @@ class Tensor {
   explicit Tensor(const OrtValue* value);
   Tensor(OrtValue* value, const int64_t* shape, size_t rank);  // an output, of the shape that it was asked for with
 
-  explicit operator bool() const { return value_ != nullptr; }
+  explicit operator bool() const { return given_; }
   ort::ElementType type() const { return type_; }
+  void set_type(ort::ElementType type) { type_ = type; }
   int rank() const { return (int)rank_; }
   int64_t size(int axis) const { return axis < (int)rank_ ? shape_[axis] : 1; }
   int64_t count() const;
@@ -28,9 +30,10 @@ class Tensor {
   T* data() const {
     return (T*)data_;
   }
+  void move_to(void* data) { data_ = data; }
 
  private:
-  const OrtValue* value_ = nullptr;
+  bool given_ = false;
   void* data_ = nullptr;
   ort::ElementType type_ = ort::any;
   size_t rank_ = 0;
@@ -55,10 +58,17 @@ class Node {
   const OrtKernelInfo* info_;
 };
 
+// What a call of a kernel was given.
+struct Called {
+  std::vector<Tensor> inputs, outputs;
+};
+
 // A call of a kernel.
 class Call {
  public:
   explicit Call(OrtKernelContext* context);
+  Call(OrtKernelContext* context, Called& noted);         // the same, which is noted
+  explicit Call(const Called& again) : again_(&again) {}  // with what an earlier one was given
 
   Tensor input(size_t index) const;  // empty where it was left out
   Tensor output(size_t index, std::initializer_list<int64_t> shape) const;
@@ -69,8 +79,10 @@ class Call {
  private:
   Tensor output(size_t index, const int64_t* shape, size_t rank) const;
 
-  OrtKernelContext* context_;
+  OrtKernelContext* context_ = nullptr;
   size_t inputs_ = 0, outputs_ = 0;
+  Called* noted_ = nullptr;
+  const Called* again_ = nullptr;
 };
 
 }  // namespace dragoman
