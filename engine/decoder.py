@@ -6,13 +6,14 @@ nothing that nobody asked for.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.devices.session import Device
 from engine.links import Looked, ReadOn
+from kernels.steps import Following, SoFar
 from models.decoding import Decoding
 
 
@@ -154,6 +155,40 @@ class Cache(Protocol[S_contra]):
         Leaving, widening to a beam and reordering beams are all this. Only rows that moved are copied, in place, so
         a row that is overwritten must not be read: where parents[i] != i, i is not in parents. Where rows have slots
         they may be any.
+        """
+        ...
+
+
+class Goes(Protocol):
+    """A search of all rows of a cache, whose step is the best token of each, or the best extensions of beams."""
+
+    def follow(self, following: Following, found: Found, most: int) -> int:
+        """Makes up to `most` decoder steps, until it has something else to do than to go on. Returns how many.
+
+        found: what each of them finds. The last one's is there when it returns.
+        """
+        ...
+
+
+class Followed(NamedTuple):
+    """Steps that were made together."""
+
+    found: Found
+    """By the last one."""
+    steps: int
+    moved_rows: int
+    """Between them."""
+    moved_bytes: int
+
+
+@runtime_checkable
+class FollowingCache(Protocol):
+    """A cache that makes steps of a search by itself."""
+
+    def follow(self, search: Goes, most: int, arrivals: SoFar) -> Followed | None:
+        """Makes the step that was begun, and up to `most` - 1 behind it, unless somebody arrives.
+
+        None: such a step cannot be made so, and is still to be ended.
         """
         ...
 

@@ -26,6 +26,7 @@ from engine.supervision.cores import Cores
 from engine.supervision.policy import UNSUPERVISED, Supervision
 from engine.supervision.supervisor import Supervisor
 from engine.supervision.worker import Worker
+from kernels.steps import Arrivals
 from models.decoding import Decoding
 
 log = logging.getLogger(__name__)
@@ -72,6 +73,7 @@ class Runner:
         self._closing = False
         lock = threading.RLock()
         self._work = threading.Condition(lock)
+        self._arrivals = Arrivals()
         """Somebody may have something to do: a request came, or it is time to end. Its lock is the queue's."""
         self._express_rows, self._express_work = express_rows, threading.Condition(lock)
         """The express worker may have something to do. With the same lock."""
@@ -199,6 +201,7 @@ class Runner:
                 self._observer.cancelled()
             elif refusal is None:
                 self._queue.put(request)
+                self._arrivals.note()
                 self._observer.waiting(len(self._queue))
                 self._work.notify(self.workers if self._queue.choosy else 1)
                 if self._queue.may_go_express(request):
@@ -248,7 +251,7 @@ class Runner:
         rows = self._express_rows if express else self.rows
         # A device makes one run after the other anyway, and what the express worker encodes is short.
         beside = self._decoder.device.kind == "cpu" and not express
-        return RunningBatch(self._decoder, rows, self._observer, worker, cost, ended, called, beside)
+        return RunningBatch(self._decoder, rows, self._observer, worker, cost, ended, called, beside, self._arrivals)
 
     def _receive(self, worker: Worker) -> Sequence[Request] | None:
         """This worker's share of what waits. Blocks only if there is nothing else to do. None: end."""

@@ -1,20 +1,22 @@
 """The steps of beam searches, by the built library."""
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kernels.library import Library
+from kernels.steps import Following
 
 STEPS = 32
 """Memory is made for so many at once."""
 
 
 class _BeamStep(ctypes.Structure):
-    """A step, as src/beams.cpp declares it."""
+    """A step, as src/beams.h declares it."""
 
     _fields_ = (
         ("searches", ctypes.c_int64),
@@ -48,7 +50,7 @@ class ExtendedBeams(NamedTuple):
     """-sum(log p) with that token."""
     rows: NDArray[np.int64]
     """The row of that hypothesis."""
-    unusual: list[int]
+    unusual: Sequence[int]
     """The searches with a special token among these, with fewer of them than wanted, or with numbers that are none."""
 
 
@@ -68,8 +70,10 @@ class BeamSteps:
         self._rows, self._special, self._wanted = none, none, np.zeros(0, np.int64)
         self._costs = none.astype(np.float64)
         self._unusual = np.zeros(0, np.uint8)
-        self._coming: Iterator[tuple[NDArray[Any], ...]] = iter(())
+        self._coming: Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]] = iter(())
         """Memory of the steps that are made next: of each the first four arrays of what becomes of it."""
+        self._left = 0
+        """Steps that there is memory for."""
         self._at = self._of_step = self._of_part = 0
         """Where that of the next one is, and how many bytes a step takes, and each of its arrays."""
 
@@ -95,6 +99,39 @@ class BeamSteps:
         Raises:
             ValueError: there is no such row, more are wanted than the width, or arrays do not fit each other.
         """
+        self._prepare(token_ids, log_probs, rows, costs, wanted, special)
+        self._library.extend_beams(self._step_at)
+        [extended] = self._made(1)
+        return extended
+
+    def follow(
+        self,
+        following: Following,
+        most: int,
+        token_ids: NDArray[np.int64],
+        log_probs: NDArray[np.float32],
+        rows: NDArray[np.int64],
+        costs: NDArray[np.float64],
+        wanted: NDArray[np.int64],
+        special: NDArray[np.int64],
+    ) -> list[ExtendedBeams]:
+        """Makes decoder steps whose best extensions live on, until a search has to see to something: up to `most`.
+
+        The others: see `extend`; of the first step, for which the rows are fed. All rows belong to hypotheses, and in
+        their order. Raises ValueError.
+        """
+        self._prepare(token_ids, log_probs, rows, costs, wanted, special)
+        return self._made(following.beams(self._step_at, min(most, self._left)))
+
+    def _prepare(
+        self,
+        token_ids: NDArray[np.int64],
+        log_probs: NDArray[np.float32],
+        rows: NDArray[np.int64],
+        costs: NDArray[np.float64],
+        wanted: NDArray[np.int64],
+        special: NDArray[np.int64],
+    ) -> None:
         step = self._step
         if token_ids is not self._candidates[0] or log_probs is not self._candidates[1]:
             self._take_candidates(token_ids, log_probs)
@@ -102,23 +139,29 @@ class BeamSteps:
             self._take_searches(rows, wanted, special)
         if costs is not self._costs:
             step.costs, self._costs = _address(costs, np.float64, rows.shape), costs
-        parents, tokens, next_costs, of_rows = next(self._coming, None) or self._make_room(rows.shape)
+        if not self._left:
+            self._make_room(rows.shape)
         at, of_part = self._at, self._of_part
         costs_at = at + 2 * of_part
         step.parents, step.tokens, step.next_costs, step.parent_rows = at, at + of_part, costs_at, costs_at + of_part
-        self._at += self._of_step
-        self._library.extend_beams(self._step_at)
-        self._costs, step.costs = next_costs, costs_at
-        unusual = self._unusual.nonzero()[0].tolist() if step.unusual_searches else []
-        return ExtendedBeams(parents, tokens, next_costs, of_rows, unusual)
 
-    def _make_room(self, shape: tuple[int, ...]) -> tuple[NDArray[Any], ...]:
-        """For steps of searches of so many hypotheses. Returns the first one's."""
+    def _made(self, steps: int) -> list[ExtendedBeams]:
+        """What so many steps have made of the hypotheses."""
+        step = self._step
+        *before, (parents, tokens, costs, rows) = islice(self._coming, steps)
+        self._at += steps * self._of_step
+        self._left -= steps
+        self._costs, step.costs = costs, step.next_costs
+        unusual = self._unusual.nonzero()[0].tolist() if step.unusual_searches else ()
+        last = ExtendedBeams(parents, tokens, costs, rows, unusual)
+        return [*(ExtendedBeams(*arrays, ()) for arrays in before), last]
+
+    def _make_room(self, shape: tuple[int, ...]) -> None:
+        """For steps of searches of so many hypotheses."""
         memory = np.empty((STEPS, 4, *shape), np.int64)
         self._at, (self._of_step, self._of_part, *_) = memory.ctypes.data, memory.strides
         parents, tokens, costs, rows = memory.swapaxes(0, 1)
-        self._coming = zip(parents, tokens, costs.view(np.float64), rows, strict=True)
-        return next(self._coming)
+        self._coming, self._left = zip(parents, tokens, costs.view(np.float64), rows, strict=True), STEPS
 
     def _take_candidates(self, token_ids: NDArray[np.int64], log_probs: NDArray[np.float32]) -> None:
         at = _address(token_ids, np.int64, token_ids.shape), _address(log_probs, np.float32, token_ids.shape)
@@ -133,7 +176,7 @@ class BeamSteps:
         step.specials = special.shape[1]
         if (step.searches, step.width) != rows.shape:
             step.searches, step.width = searches, width
-            self._coming, self._costs = iter(()), np.zeros((0, 0))
+            self._coming, self._left, self._costs = iter(()), 0, np.zeros((0, 0))
             self._unusual = np.zeros(searches, np.uint8)
             step.unusual = self._unusual.ctypes.data
 

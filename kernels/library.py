@@ -33,7 +33,7 @@ class Counters:
 
 
 class _Buffer(ctypes.Structure):
-    """A cache, as src/cache.cpp declares it."""
+    """A cache, as src/cache.h declares it."""
 
     _fields_ = (
         ("memory", ctypes.c_void_p),
@@ -88,6 +88,8 @@ class Library:
         )
         functions.dragoman_extend_beams.restype = ctypes.c_char_p
         functions.dragoman_extend_beams.argtypes = (ctypes.c_void_p,)
+        for follow in (functions.dragoman_follow_best, functions.dragoman_follow_beams):
+            follow.restype, follow.argtypes = ctypes.c_char_p, (ctypes.c_void_p, ctypes.c_void_p)
         functions.dragoman_record.restype = ctypes.c_void_p
         functions.dragoman_record.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         functions.dragoman_end_recording.restype = ctypes.c_int64
@@ -149,7 +151,7 @@ class Library:
         """Make row i continue old row parents[i].
 
         Args:
-            rows: address of the rows, as src/cache.cpp declares them, see `kernels.rows`.
+            rows: address of the rows, as src/cache.h declares them, see `kernels.rows`.
             parents: address of so many 64-bit numbers.
             count: how many.
             buffers: where rows that are copied have anything.
@@ -161,12 +163,24 @@ class Library:
         _check(self._functions.dragoman_take_rows(rows, parents, count, buffers.address, len(buffers), done))
 
     def extend_beams(self, step: int) -> None:
-        """Find what lives on. step: address of a step as src/beams.cpp declares it, see `kernels.beams`.
+        """Find what lives on. step: address of a step as src/beams.h declares it, see `kernels.beams`.
 
         Raises:
             ValueError: it is none.
         """
         _check(self._functions.dragoman_extend_beams(step))
+
+    def follow_best(self, steps: int, searches: int) -> None:
+        """Make steps of greedy searches. Both are addresses, of what src/steps.cpp declares, see `kernels.steps`.
+
+        Raises:
+            ValueError: there is no room for so many rows, or a step fails.
+        """
+        _check(self._functions.dragoman_follow_best(steps, searches))
+
+    def follow_beams(self, steps: int, searches: int) -> None:
+        """The same of beam searches, see `kernels.beams`."""
+        _check(self._functions.dragoman_follow_beams(steps, searches))
 
     def record(self, lasting: Sequence[int]) -> int:
         """Begin to record what this thread runs. lasting: addresses of what a graph writes. See `kernels.steps`."""

@@ -11,7 +11,7 @@ from kernels.library import Buffers, Library
 
 
 class _Rows(ctypes.Structure):
-    """The rows, as src/cache.cpp declares them."""
+    """The rows, as src/cache.h declares them."""
 
     _fields_ = (
         ("room", ctypes.c_int64),
@@ -24,7 +24,7 @@ class _Rows(ctypes.Structure):
 
 
 class Taken(NamedTuple):
-    """What it took to make rows continue others."""
+    """What it took to make rows continue others, as src/cache.h declares it."""
 
     rows: int
     """That were copied: each was not the first child of its parent."""
@@ -59,7 +59,12 @@ class RowTable:
         self._rows = _Rows(len(slots), 0, *(array.ctypes.data for array in self._arrays))
         self._parents, self._done = np.zeros(len(slots), np.int64), (ctypes.c_int64 * 3)()
         # To ask where they are takes as long as to move the rows.
-        self._at = ctypes.addressof(self._rows), self._parents.ctypes.data, ctypes.addressof(self._done)
+        self.address = ctypes.addressof(self._rows)
+        self._at = self._parents.ctypes.data, ctypes.addressof(self._done)
+
+    def hold(self, live: int) -> None:
+        """So many are live."""
+        self._rows.live = live
 
     def take(self, live: int, parents: Sequence[int] | NDArray[np.integer], buffers: Buffers) -> Taken:
         """Makes row i continue old row parents[i], of the live ones.
@@ -74,6 +79,6 @@ class RowTable:
         if count > room:
             raise ValueError(f"{count} rows, where there is room for {room}")
         self._rows.live, self._parents[:count] = live, parents
-        rows, chosen, done = self._at
-        self._library.take_rows(rows, chosen, count, buffers, done)
+        chosen, done = self._at
+        self._library.take_rows(self.address, chosen, count, buffers, done)
         return Taken(*self._done)

@@ -35,6 +35,7 @@ from engine.request import (
     Tokens,
     Translate,
 )
+from kernels.steps import NEVER_MIND, Arrivals
 from models.encoding import Encoding, Vectors
 
 PATIENCE_S = {"cpu": 0.0, "cuda": 0.01}
@@ -57,12 +58,13 @@ class RunningBatch(Generic[S]):
         ended: Callable[[Request, int], None] = lambda request, computed: None,
         called: Callable[[], bool] = lambda: False,
         encodes_beside: bool = False,
+        arrivals: Arrivals | None = None,
     ) -> None:
         """Has room for so many rows. worker: the number under which the observer is told of it.
 
         cost: learns what steps take. ended: is told of a request that gave its rows back, and how many were computed.
         called: whether somebody waits to be admitted. encodes_beside: rows wait for no long text that is to become a
-        vector
+        vector. arrivals: of those that may come to be
         """
         self._decoder = decoder
         self._cache = decoder.open_cache(rows)
@@ -75,7 +77,7 @@ class RunningBatch(Generic[S]):
         self.beside_s = 0.0
         """Of a core, that runs beside steps took, and that whoever counts it has not taken away yet."""
         self._cost, self._ended = cost or WorkerCost(Measured()), ended
-        self._called = called
+        self._called, self._arrivals = called, arrivals or Arrivals()
         self._computed = 0
         """Rows of all steps."""
         self._patience_s = PATIENCE_S[decoder.device.kind]
@@ -147,7 +149,10 @@ class RunningBatch(Generic[S]):
         most = 1
         if self._rows.unseen:  # and none of them ends after a deadline
             most = int(min(TOGETHER_S, self._earliest - started) / step_s)
-        found, steps = self._rows.end_steps(most, self._may_join)
+        arrivals = self._arrivals.so_far() if self.free_rows > 0 else NEVER_MIND
+        if most > 1 and self._may_join():
+            most = 1
+        found, steps = self._rows.end_steps(most, self._may_join, arrivals)
         ended = time.perf_counter()
         self._computed += steps * rows
         for running, hypotheses in self._rows.advance(found).items():

@@ -9,7 +9,7 @@ import numpy as np
 
 from engine.batch.placing import place
 from engine.batch.running import Running
-from engine.decoder import EACH_BEST, Ask, Cache, Found, Outlook, S
+from engine.decoder import EACH_BEST, Ask, Cache, FollowingCache, Found, Outlook, S
 from engine.devices.session import Device
 from engine.observer import WorkerObserver
 from engine.processors.processed import Processed
@@ -17,6 +17,7 @@ from engine.processors.stage import ProcessorStage
 from engine.request import Hypothesis
 from engine.search.beam_rows import BeamRows
 from engine.search.greedy import GreedyRows
+from kernels.steps import SoFar
 
 
 class SearchedRows(Generic[S]):
@@ -29,6 +30,7 @@ class SearchedRows(Generic[S]):
     def __init__(self, cache: Cache[S], rows: int, told: WorkerObserver, device: Device) -> None:
         """device: of the cache."""
         self._cache, self._told = cache, told
+        self._following = cache if isinstance(cache, FollowingCache) else None
         self._moves = not device.has_slots
         """What a row of the cache has is moved with it, so as few as can be are."""
         self._foretells = device.steps_ahead
@@ -112,12 +114,32 @@ class SearchedRows(Generic[S]):
             return None
         return self._beams.outlook if self._in_beams else EACH_BEST
 
-    def end_steps(self, most: int, called: Callable[[], bool]) -> tuple[Found, int]:
+    def end_steps(self, most: int, called: Callable[[], bool], arrivals: SoFar) -> tuple[Found, int]:
         """Waits for it. Makes up to `most` steps of those that nobody need see, unless somebody calls.
 
+        arrivals: before which nobody called, for steps that are made without the interpreter.
         Returns what the last one found, and how many were made.
         """
-        live, made = self.live, 0
+        found, made = self._follow(most, arrivals) or self._go_on(most, called)
+        self.steps += made
+        self.tokens += made * self.live
+        return found, made
+
+    def _follow(self, most: int, arrivals: SoFar) -> tuple[Found, int] | None:
+        """Makes steps of the one search that all rows are of, if the cache can."""
+        search = self._greedy if not self._in_beams else self._beams if self._ordered and self._beams.orderly else None
+        if search is None or self._processing or self._following is None:
+            return None
+        followed = self._following.follow(search, most, arrivals)
+        if followed is None:
+            return None
+        if followed.moved_bytes:
+            self._told.moved(followed.moved_rows, followed.moved_bytes)
+        return followed.found, followed.steps
+
+    def _go_on(self, most: int, called: Callable[[], bool]) -> tuple[Found, int]:
+        """Makes steps one by one."""
+        made = 0
         while True:
             found = self.end_step()
             made += 1
@@ -130,8 +152,6 @@ class SearchedRows(Generic[S]):
             if self._in_beams:
                 self._keep(())
             self._cache.begin_step(self._greedy.fed, self._ask)
-        self.steps += made
-        self.tokens += made * live
         return found, made
 
     def advance(self, found: Found) -> dict[Running, tuple[Hypothesis, ...]]:

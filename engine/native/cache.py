@@ -7,7 +7,7 @@ import numpy as np
 import onnxruntime as ort
 from numpy.typing import NDArray
 
-from engine.decoder import Ask, Found, Parents, TokenIds
+from engine.decoder import Ask, Followed, Found, Goes, Parents, TokenIds
 from engine.host.cache_memory import STEP
 from engine.logits.graph import LogitsGraph
 from engine.logits.whole_rows import answer, asks_logits, asks_more, attend
@@ -18,6 +18,7 @@ from engine.native.rows import Rows
 from engine.native.slot_memory import SlotMemory, by_head
 from engine.native.step import BoundStep, NativeStep
 from kernels.library import Buffers, Library
+from kernels.steps import SoFar
 from models.package.declared.graphs import GraphsSpec, NativeGraphs
 from models.package.declared.tensors import alike
 
@@ -103,13 +104,27 @@ class SlotCache:
             self._allowed.fill(step.best.token_ids)
         return self._answer(step) if self._more else step.best
 
+    def follow(self, search: Goes, most: int, arrivals: SoFar) -> Followed | None:
+        """Makes the step that was begun, and those that follow it. See `engine.decoder.FollowingCache`."""
+        step = None if self._more else self._step.known(self._ask.best)
+        if step is None or step.following is None or (self._allowed is not None and self._ask.best > 1):
+            return None
+        step.following.look_for(arrivals, self._buffers_of_rows())
+        self._rows.hold()
+        made = search.follow(step.following, step.best, min(most, self._fitting.stop - 1 - self._rows.furthest))
+        self._rows.furthest += made
+        return Followed(step.best, made, *step.following.copied)
+
     def take(self, parents: Parents) -> int:
         """Makes row i continue old row parents[i]; len(parents) rows are live afterwards. Returns the bytes copied."""
         if self._allowed is not None:
             self._allowed.take(parents)
+        return self._rows.take(parents, self._buffers_of_rows()).copied_bytes
+
+    def _buffers_of_rows(self) -> Buffers:
         if self._buffers is None:
             self._buffers = _buffers(self._decoded)
-        return self._rows.take(parents, self._buffers).copied_bytes
+        return self._buffers
 
     def _fit(self, memories: Sequence[SlotMemory], needed: int) -> None:
         """Makes room for so many positions where the memory grows with them."""

@@ -7,9 +7,10 @@ the source slot of their sentence.
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.decoder import Parents
+from engine.decoder import Found, Parents
 from kernels.library import Buffers, Library
 from kernels.rows import RowTable, Taken
+from kernels.steps import Following, Recording
 
 ONE = np.ones(1, np.int32)
 """An array, which NumPy adds in a third of the time that it takes for a number."""
@@ -48,6 +49,14 @@ class Rows:
         self.positions[row] = 0
         self.live += 1
         return row
+
+    def following(self, recording: Recording, best: Found) -> Following:
+        """What makes steps as the recorded one, which leaves there what it finds."""
+        return Following(recording, self._table, self.ids, best.token_ids, best.log_probs)
+
+    def hold(self) -> None:
+        """The table knows of those that have joined."""
+        self._table.hold(self.live)
 
     def advance(self) -> None:
         """Every live row was fed a token."""

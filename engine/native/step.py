@@ -15,7 +15,7 @@ from engine.native.allowed import AllowedTokens
 from engine.native.rows import Rows
 from engine.native.slot_memory import SlotMemory
 from kernels.library import Library
-from kernels.steps import Recording
+from kernels.steps import Following, Recording
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
 
@@ -27,6 +27,8 @@ class BoundStep:
     run: Callable[[], None]
     """Computes it."""
     best: Found
+    following: Following | None = None
+    """What makes several such steps. None: they are made by ONNX Runtime."""
     hidden: NDArray[np.float32] | None = None
     """What the output layer takes [rows, width], where more than the best tokens is asked for."""
     query: NDArray[np.float32] | None = None
@@ -58,6 +60,10 @@ class NativeStep:
         """Memory lies elsewhere."""
         self._bound.clear()
 
+    def known(self, k: int) -> BoundStep | None:
+        """A step of as many rows, of which so many candidates and no more are wanted, if there has been one."""
+        return self._bound.get((self._rows.live, min(k, len(self._ranks)), False))
+
     def run(self, k: int, more: bool) -> BoundStep:
         """Computes a step of the live rows: `k` candidates of each, and `more`."""
         wanted = self._rows.live, min(k, len(self._ranks)), more
@@ -77,9 +83,9 @@ class NativeStep:
         outputs = self._outputs(best) | {name: array for name, array in besides.items() if array is not None}
         run = partial(self._session.run_with_iobinding, bind(self._session, self._inputs(rows, k), outputs))
         recording = Recording(self._library, run, outputs.values())
-        if recording.nodes == self._nodes:
-            run = recording.replay
-        return BoundStep(run, best, hidden, query, normaliser)
+        if recording.nodes != self._nodes:
+            return BoundStep(run, best, None, hidden, query, normaliser)
+        return BoundStep(recording.replay, best, self._rows.following(recording, best), hidden, query, normaliser)
 
     def _inputs(self, rows: int, k: int) -> dict[str, NDArray[Any]]:
         of = self._rows

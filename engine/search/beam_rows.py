@@ -12,12 +12,13 @@ from engine.decoder import NOT_FINITE, Ask, Found, Outlook
 from engine.request import Hypothesis
 from engine.search.banks import Banks
 from engine.search.beam import BeamSearch, Extension, Past
-from engine.search.extending import Beams, Extended, fastest, special_searches
+from engine.search.extending import Beams, CompiledExtending, Extended, fastest, special_searches
 from engine.search.groups import BeamGroup, Groups, results
 from engine.search.paths import Paths
 from engine.search.ranking import Ranking, Step
 from engine.search.score import NEVER, NO_TOKEN
 from engine.targets import TargetRules
+from kernels.steps import Following
 from models.decoding import Decoding
 
 T = TypeVar("T", bound=np.generic)
@@ -97,20 +98,41 @@ class BeamRows:
         self._rows[number, 0], self._costs[number, 0], self._live[number, 0] = row, 0.0, True
         return number
 
+    @property
+    def orderly(self) -> bool:
+        """As many rows as hypotheses, every search's side by side."""
+        return self._plain and not self._groups.new
+
     def append(self, found: Found) -> None:
         """Makes a step of every search, which leaves `parents` and `tokens` unless something is `unsettled`."""
         if self._groups.new:
             self._share_rows()
-        beams = Beams(self._rows, self._costs, self._wanted, self._special)
-        self._extended = extended = self._extend(found, beams)
-        self.unsettled = bool(
-            extended.unusual
-            or not self._steady
-            or 1 in self._careful.tobytes()  # of so few, quicker than to ask NumPy for any
-            or self._paths.steps + 1 >= self._due
-            or self._groups.waves
-            or self._banks
-        )
+        self._see(self._extend(found, self._beams()), self._watched())
+
+    def follow(self, following: Following, found: Found, most: int) -> int:
+        """Makes up to `most` decoder steps, and steps of every search. See `engine.decoder.Goes`. If `orderly`."""
+        assert isinstance(self._extend, CompiledExtending)
+        watched = self._watched()
+        together = 1 if watched else max(1, min(most, self._due - self._paths.steps))
+        *before, last = self._extend.follow(following, found, self._beams(), together)
+        for extended in before:
+            self._paths.go_on(extended.step)
+            self._costs = extended.step.costs
+        self._see(last, watched)
+        return len(before) + 1
+
+    def _beams(self) -> Beams:
+        return Beams(self._rows, self._costs, self._wanted, self._special)
+
+    def _watched(self) -> bool:
+        """Every step has to be seen to."""
+        # Of so few, quicker than to ask NumPy for any.
+        return bool(not self._steady or 1 in self._careful.tobytes() or self._groups.waves or self._banks)
+
+    def _see(self, extended: Extended, watched: bool) -> None:
+        """Goes on with a step, unless there is something to settle."""
+        self._extended = extended
+        self.unsettled = bool(watched or extended.unusual or self._paths.steps + 1 >= self._due)
         if not self.unsettled:
             self.resized = {}
             self._go_on(extended.step, extended.rows)

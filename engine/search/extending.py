@@ -3,7 +3,7 @@
 Our library has it in C++, because NumPy takes longer to be asked than this takes to be computed. Both choose the same.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import NamedTuple
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from engine.decoder import NOT_FINITE, Found
 from engine.search.ranking import Ranking, Step
 from engine.search.score import NO_TOKEN
-from kernels.beams import BeamSteps
+from kernels.beams import BeamSteps, ExtendedBeams
 from kernels.library import Library, LibraryError, open_library
+from kernels.steps import Following
 
 
 class Beams(NamedTuple):
@@ -36,7 +37,7 @@ class Extended(NamedTuple):
     step: Step
     rows: NDArray[np.intp]
     """The row that each continues [searches, hypotheses]."""
-    unusual: list[int]
+    unusual: Sequence[int]
     """Searches with a special token, with fewer extensions than are wanted, or with numbers that are not finite."""
 
 
@@ -68,8 +69,17 @@ class CompiledExtending:
     def __call__(self, found: Found, beams: Beams) -> Extended:
         """See `extend_by_numpy`."""
         token_ids, log_probs = np.ascontiguousarray(found.token_ids), np.ascontiguousarray(found.log_probs)
-        parents, tokens, costs, rows, unusual = self._steps.extend(token_ids, log_probs, *beams)
-        return Extended(Step(parents, tokens, costs), rows, unusual)
+        return _extended(self._steps.extend(token_ids, log_probs, *beams))
+
+    def follow(self, following: Following, found: Found, beams: Beams, most: int) -> list[Extended]:
+        """Makes decoder steps, up to `most`, and what each of them makes of the beams. See `kernels.beams`."""
+        made = self._steps.follow(following, most, found.token_ids, found.log_probs, *beams)
+        return [_extended(step) for step in made]
+
+
+def _extended(step: ExtendedBeams) -> Extended:
+    parents, tokens, costs, rows, unusual = step
+    return Extended(Step(parents, tokens, costs), rows, unusual)
 
 
 Extend = Callable[[Found, Beams], Extended]

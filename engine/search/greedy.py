@@ -12,6 +12,7 @@ from engine.decoder import NOT_FINITE, Ask, Found
 from engine.request import FinishReason, Hypothesis
 from engine.search.score import NEVER, NO_TOKEN, finish_reason, free_tokens, score
 from engine.targets import TargetRules
+from kernels.steps import BestSteps, Following
 from models.decoding import Decoding
 
 NOTHING = -2
@@ -89,6 +90,8 @@ class GreedyRows:
         """The next step is the first of a search whose first token is forced."""
         self._stopping = False
         """There may be searches that a text ends."""
+        self._steps: BestSteps | None = None
+        """Of the arrays above, when steps were last made by a cache."""
 
     def join(self) -> None:
         """One more row, behind the others. It is not searched yet."""
@@ -126,6 +129,20 @@ class GreedyRows:
         met = tokens[:, None] == self._special[:live]
         self._met = met if 1 in met.tobytes() else None  # of so few, quicker than to ask NumPy for any
         self.unsettled = self._met is not None or self._step >= self._due or self._opening or self._stopping
+
+    def follow(self, following: Following, found: Found, most: int) -> int:
+        """Makes up to `most` decoder steps, and appends their best tokens. See `engine.decoder.Goes`."""
+        if self._step + 1 == len(self._tokens):
+            self._make_room()
+        if self._steps is None or not self._steps.are(self._tokens, self._special):
+            self._steps = BestSteps(self._tokens, self._log_probs, self._special)
+        room = min(self._due, len(self._tokens) - 1) - self._step
+        made = following.best(self._steps.at(self._step + 1), 1 if self._opening or self._stopping else min(most, room))
+        self._step += made
+        self.fed = self._tokens[self._step, : len(self._searches)]
+        self._met = self.fed[:, None] == self._special[: len(self.fed)] if self._steps.met else None
+        self.unsettled = self._met is not None or self._step >= self._due or self._opening or self._stopping
+        return made
 
     def settle(self, found: Found) -> list[int]:
         """Sees to what is special in the step that was appended last. Returns the rows whose search is over."""

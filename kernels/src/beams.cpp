@@ -1,9 +1,9 @@
 // Which extensions of hypotheses live on, for the engine's beam searches (kernels/beams.py).
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <vector>
 
+#include "beams.h"
 #include "calls.h"
 #include "ort/refuse.h"
 
@@ -17,25 +17,6 @@ struct Extension {
   double cost;
   int64_t parent, token;
 };
-
-}  // namespace
-
-// A step of many searches, as kernels/beams.py declares it.
-struct BeamStep {
-  int64_t searches, width, rows, candidates, specials;
-  const int64_t* token_ids;  // [rows, candidates], best first
-  const float* log_probs;    // [rows, candidates]
-  const int64_t* row;        // [searches, width]: of each hypothesis
-  const double* costs;       // [searches, width]: -sum(log p), infinite where there is none
-  const int64_t* wanted;     // [searches]: so many are to live on
-  const int64_t* special;    // [searches, specials]: tokens that a search does not merely append
-  int64_t *parents, *tokens, *parent_rows;  // [searches, width]: what becomes of it
-  double* next_costs;                       // [searches, width]
-  uint8_t* unusual;                         // [searches]: whether a search must see to that itself
-  int64_t unusual_searches;
-};
-
-namespace {
 
 // The best extensions of a search, best first; of equal ones the better parent's is first, then the better token's.
 // Returns whether the model's numbers are finite.
@@ -80,18 +61,20 @@ bool extend(const BeamStep& step, int64_t search, std::vector<Extension>& best) 
 
 }  // namespace
 
+void extend_beams(BeamStep& step) {
+  static thread_local std::vector<Extension> best;
+  if (step.candidates < 1) refuse("no candidates");
+  step.unusual_searches = 0;
+  for (int64_t search = 0; search < step.searches; search++) {
+    if (step.wanted[search] < 0 || step.wanted[search] > step.width)
+      refuse(step.wanted[search], " hypotheses of a search that has room for ", step.width);
+    step.unusual[search] = !extend(step, search, best);
+    step.unusual_searches += step.unusual[search];
+  }
+}
+
 EXPORTED const char* dragoman_extend_beams(BeamStep* step) {
-  return told([&] {
-    static thread_local std::vector<Extension> best;
-    if (step->candidates < 1) refuse("no candidates");
-    step->unusual_searches = 0;
-    for (int64_t search = 0; search < step->searches; search++) {
-      if (step->wanted[search] < 0 || step->wanted[search] > step->width)
-        refuse(step->wanted[search], " hypotheses of a search that has room for ", step->width);
-      step->unusual[search] = !extend(*step, search, best);
-      step->unusual_searches += step->unusual[search];
-    }
-  });
+  return told([&] { extend_beams(*step); });
 }
 
 }  // namespace dragoman

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "cache.h"
 #include "calls.h"
 #include "compute/table.h"
 #include "counters.h"
@@ -16,15 +17,6 @@ void expect_slot(int64_t slot, int64_t slots) {
 }
 
 }  // namespace
-
-// A cache of many tensors of such sizes, `element` bytes each number.
-struct Buffer {
-  char* memory;
-  int64_t tensors, slots, heads, capacity, head_dim, element;
-  int64_t tensor_stride, slot_stride;  // bytes; within a slot everything lies together
-
-  char* slot(int64_t tensor, int64_t at) const { return memory + tensor * tensor_stride + at * slot_stride; }
-};
 
 EXPORTED const char* dragoman_store_source(const Buffer* b, const float* cross, int64_t stride, int64_t tokens,
                                            int64_t slot) {
@@ -43,12 +35,6 @@ EXPORTED const char* dragoman_store_source(const Buffer* b, const float* cross, 
     }
   });
 }
-
-// The rows of a running batch, as kernels/rows.py declares them. The slots behind those of live rows are free.
-struct Rows {
-  int64_t room, live;
-  int32_t *positions, *slots, *source_slots, *source_lengths;  // [room]
-};
 
 namespace {
 
@@ -84,36 +70,37 @@ std::vector<int32_t> slots_of(const Rows& rows, const int64_t* parents, int64_t 
 
 }  // namespace
 
-// Row i continues old row parents[i]: with its slot, or with a copy. `done`: the rows that were copied, the bytes, and
-// the most positions of a row.
-EXPORTED const char* dragoman_take_rows(Rows* rows, const int64_t* parents, int64_t count, const Buffer* buffers,
-                                        int64_t buffer_count, int64_t* done) {
-  return told([&] {
-    if (count > rows->room) refuse(count, " rows, where there is room for ", rows->room);
-    for (int64_t i = 0; i < rows->room; i++) expect_slot(rows->slots[i], rows->room);
+Taken take_rows(Rows& rows, const int64_t* parents, int64_t count, const Buffer* buffers, int64_t buffer_count) {
+  if (count > rows.room) refuse(count, " rows, where there is room for ", rows.room);
+  for (int64_t i = 0; i < rows.room; i++) expect_slot(rows.slots[i], rows.room);
+  for (int64_t b = 0; b < buffer_count; b++)
+    if (buffers[b].slots < rows.room) refuse(rows.room, " rows of a cache with ", buffers[b].slots, " slots");
+  for (int64_t child = 0; child < count; child++)
+    if (parents[child] < 0 || parents[child] >= rows.live) refuse("row ", parents[child], " of ", rows.live);
+  const std::vector<int32_t> slots = slots_of(rows, parents, count);
+  Taken taken{};
+  std::vector<int32_t> old(rows.positions, rows.positions + rows.live);
+  for (int64_t child = 0; child < count; child++) {
+    const int64_t parent = parents[child];
+    rows.positions[child] = old[parent];
+    taken.furthest = std::max<int64_t>(taken.furthest, old[parent]);
+    if (slots[child] == rows.slots[parent]) continue;
+    taken.rows++;
     for (int64_t b = 0; b < buffer_count; b++)
-      if (buffers[b].slots < rows->room) refuse(rows->room, " rows of a cache with ", buffers[b].slots, " slots");
-    for (int64_t child = 0; child < count; child++)
-      if (parents[child] < 0 || parents[child] >= rows->live) refuse("row ", parents[child], " of ", rows->live);
-    const std::vector<int32_t> slots = slots_of(*rows, parents, count);
-    done[0] = done[1] = done[2] = 0;
-    std::vector<int32_t> old(rows->positions, rows->positions + rows->live);
-    for (int64_t child = 0; child < count; child++) {
-      const int64_t parent = parents[child];
-      rows->positions[child] = old[parent];
-      done[2] = std::max<int64_t>(done[2], old[parent]);
-      if (slots[child] == rows->slots[parent]) continue;
-      done[0]++;
-      for (int64_t b = 0; b < buffer_count; b++)
-        done[1] += copy_slot(buffers[b], rows->slots[parent], slots[child], old[parent]);
-    }
-    for (int32_t* numbers : {rows->source_slots, rows->source_lengths}) {
-      old.assign(numbers, numbers + rows->live);
-      for (int64_t child = 0; child < count; child++) numbers[child] = old[parents[child]];
-    }
-    std::copy(slots.begin(), slots.end(), rows->slots);
-    rows->live = count;
-  });
+      taken.bytes += copy_slot(buffers[b], rows.slots[parent], slots[child], old[parent]);
+  }
+  for (int32_t* numbers : {rows.source_slots, rows.source_lengths}) {
+    old.assign(numbers, numbers + rows.live);
+    for (int64_t child = 0; child < count; child++) numbers[child] = old[parents[child]];
+  }
+  std::copy(slots.begin(), slots.end(), rows.slots);
+  rows.live = count;
+  return taken;
+}
+
+EXPORTED const char* dragoman_take_rows(Rows* rows, const int64_t* parents, int64_t count, const Buffer* buffers,
+                                        int64_t buffer_count, Taken* taken) {
+  return told([&] { *taken = take_rows(*rows, parents, count, buffers, buffer_count); });
 }
 
 EXPORTED void dragoman_counters(int64_t* out) {
