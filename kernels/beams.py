@@ -1,7 +1,7 @@
 """The steps of beam searches, by the built library."""
 
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -36,7 +36,39 @@ class _BeamStep(ctypes.Structure):
         ("next_costs", ctypes.c_void_p),
         ("unusual", ctypes.c_void_p),
         ("unusual_searches", ctypes.c_int64),
+        ("ends", ctypes.c_void_p),
+        ("spare", ctypes.c_void_p),
+        ("at", ctypes.c_int64),
+        ("plain", ctypes.c_int64),
+        ("ended", ctypes.c_void_p),
+        ("ended_room", ctypes.c_int64),
+        ("ended_count", ctypes.c_int64),
     )
+
+
+class _Ended(ctypes.Structure):
+    """A hypothesis that has ended, as src/beams.h declares it."""
+
+    _fields_ = (
+        ("step", ctypes.c_int64),
+        ("search", ctypes.c_int64),
+        ("parent", ctypes.c_int64),
+        ("token", ctypes.c_int64),
+        ("cost", ctypes.c_double),
+    )
+
+
+class Ended(NamedTuple):
+    """A hypothesis that has ended."""
+
+    step: int
+    """Of those that were made together, the first being 0."""
+    search: int
+    parent: int
+    """The hypothesis that it extends, one of the step before."""
+    token: int
+    cost: float
+    """-sum(log p) with that token."""
 
 
 class ExtendedBeams(NamedTuple):
@@ -50,7 +82,7 @@ class ExtendedBeams(NamedTuple):
     """-sum(log p) with that token."""
     rows: NDArray[np.int64]
     """The row of that hypothesis."""
-    unusual: Sequence[int]
+    unusual: list[int]
     """The searches with a special token among these, with fewer of them than wanted, or with numbers that are none."""
 
 
@@ -70,6 +102,9 @@ class BeamSteps:
         self._rows, self._special, self._wanted = none, none, np.zeros(0, np.int64)
         self._costs = none.astype(np.float64)
         self._unusual = np.zeros(0, np.uint8)
+        self._ends, self._spare = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        self._ended = (_Ended * STEPS)()
+        self._step.ended, self._step.ended_room = ctypes.addressof(self._ended), STEPS
         self._coming: Iterator[tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]] = iter(())
         """Memory of the steps that are made next: of each the first four arrays of what becomes of it."""
         self._left = 0
@@ -114,14 +149,42 @@ class BeamSteps:
         costs: NDArray[np.float64],
         wanted: NDArray[np.int64],
         special: NDArray[np.int64],
-    ) -> list[ExtendedBeams]:
-        """Makes decoder steps whose best extensions live on, until a search has to see to something: up to `most`.
+        ends: NDArray[np.int64],
+        spare: NDArray[np.int64],
+        plain: int,
+    ) -> tuple[list[ExtendedBeams], list[Ended]]:
+        """Makes decoder steps whose best extensions live on, until a search has to see to something.
 
-        The others: see `extend`; of the first step, for which the rows are fed. All rows belong to hypotheses, and in
-        their order. Raises ValueError.
+        All rows belong to hypotheses, and in their order.
+
+        Args:
+            following: makes them.
+            most: so many.
+            token_ids: what each step finds, see `extend`.
+            log_probs: likewise.
+            rows: of the first step's hypotheses, which are fed. See `extend`, as for the rest.
+            costs: likewise.
+            wanted: of all steps.
+            special: likewise.
+            ends: how many of each search's special tokens, the first ones, end hypotheses [searches].
+            spare: how many may end before the search sees to it [searches]. Fewer afterwards, where some have.
+            plain: in so many of the steps.
+
+        Raises:
+            ValueError: see `extend`, or a step fails.
         """
         self._prepare(token_ids, log_probs, rows, costs, wanted, special)
-        return self._made(following.beams(self._step_at, min(most, self._left)))
+        step = self._step
+        if ends is not self._ends or spare is not self._spare:
+            step.ends, step.spare = (_address(array, np.int64, wanted.shape) for array in (ends, spare))
+            self._ends, self._spare = ends, spare
+        step.plain = plain
+        try:
+            made = self._made(following.beams(self._step_at, min(most, self._left)))
+        finally:
+            step.plain = 0
+        ended = self._ended[: step.ended_count] if step.ended_count else ()
+        return made, [Ended(one.step, one.search, one.parent, one.token, one.cost) for one in ended]
 
     def _prepare(
         self,
@@ -144,6 +207,7 @@ class BeamSteps:
         at, of_part = self._at, self._of_part
         costs_at = at + 2 * of_part
         step.parents, step.tokens, step.next_costs, step.parent_rows = at, at + of_part, costs_at, costs_at + of_part
+        step.at = step.ended_count = 0
 
     def _made(self, steps: int) -> list[ExtendedBeams]:
         """What so many steps have made of the hypotheses."""
@@ -152,9 +216,9 @@ class BeamSteps:
         self._at += steps * self._of_step
         self._left -= steps
         self._costs, step.costs = costs, step.next_costs
-        unusual = self._unusual.nonzero()[0].tolist() if step.unusual_searches else ()
+        unusual = self._unusual.nonzero()[0].tolist() if step.unusual_searches else []
         last = ExtendedBeams(parents, tokens, costs, rows, unusual)
-        return [*(ExtendedBeams(*arrays, ()) for arrays in before), last]
+        return [*(ExtendedBeams(*arrays, []) for arrays in before), last]
 
     def _make_room(self, shape: tuple[int, ...]) -> None:
         """For steps of searches of so many hypotheses."""

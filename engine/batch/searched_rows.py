@@ -120,13 +120,21 @@ class SearchedRows(Generic[S]):
         arrivals: before which nobody called, for steps that are made without the interpreter.
         Returns what the last one found, and how many were made.
         """
-        found, made = self._follow(most, arrivals) or self._go_on(most, called)
+        made = 0
+        while True:
+            found, steps = self._follow(most - made, arrivals) or (self._append(), 1)
+            made += steps
+            if self._greedy.unsettled or self._beams.unsettled or made >= most or called():
+                break
+            if self._in_beams:
+                self._keep(())
+            self._cache.begin_step(self._greedy.fed, self._ask)
         self.steps += made
         self.tokens += made * self.live
         return found, made
 
     def _follow(self, most: int, arrivals: SoFar) -> tuple[Found, int] | None:
-        """Makes steps of the one search that all rows are of, if the cache can."""
+        """Ends the step, and makes others, if all rows are of one search and the cache can."""
         search = self._greedy if not self._in_beams else self._beams if self._ordered and self._beams.orderly else None
         if search is None or self._processing or self._following is None:
             return None
@@ -137,22 +145,14 @@ class SearchedRows(Generic[S]):
             self._told.moved(followed.moved_rows, followed.moved_bytes)
         return followed.found, followed.steps
 
-    def _go_on(self, most: int, called: Callable[[], bool]) -> tuple[Found, int]:
-        """Makes steps one by one."""
-        made = 0
-        while True:
-            found = self.end_step()
-            made += 1
-            if len(self.running) > len(self._in_beams):
-                self._greedy.append(found)
-            if self._in_beams:
-                self._beams.append(found)
-            if self._greedy.unsettled or self._beams.unsettled or made >= most or called():
-                break
-            if self._in_beams:
-                self._keep(())
-            self._cache.begin_step(self._greedy.fed, self._ask)
-        return found, made
+    def _append(self) -> Found:
+        """Ends the step."""
+        found = self.end_step()
+        if len(self.running) > len(self._in_beams):
+            self._greedy.append(found)
+        if self._in_beams:
+            self._beams.append(found)
+        return found
 
     def advance(self, found: Found) -> dict[Running, tuple[Hypothesis, ...]]:
         """Sees to what is special in the last step, behind which the rows go on.

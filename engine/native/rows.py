@@ -42,9 +42,8 @@ class Rows:
             self.furthest = 0
         if row == len(self.slots):
             raise ValueError(f"there are {row} rows; the cache was opened for {row}")
-        used = np.zeros(len(self.slots), np.bool_)
-        used[self.source_slots[:row]] = True
-        self.source_slots[row] = used.argmin()
+        used = {*self.source_slots[:row].tolist()}
+        self.source_slots[row] = next(slot for slot in range(row + 1) if slot not in used)
         self.source_lengths[row] = source_length
         self.positions[row] = 0
         self.live += 1

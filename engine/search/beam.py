@@ -133,6 +133,12 @@ class BeamSearch:
         return self.full or self._rules.stops is not None
 
     @property
+    def spare(self) -> int:
+        """So many hypotheses may end, by an end token among the best extensions, without another thing to do."""
+        alone = self.constrained or self._rules.min_tokens or self._rules.stops is not None
+        return 0 if alone else max(0, self.kept - 1 - len(self.finished))
+
+    @property
     def min_tokens(self) -> int:
         """Tokens before the end token."""
         return self._rules.min_tokens
@@ -201,6 +207,10 @@ class BeamSearch:
             return (self._forced_end_id,), (0.0,)
         tokens, costs = self._extended(extension, past)
         return (*tokens, self._forced_end_id), (*costs, costs[-1])
+
+    def end(self, steps: int, extension: Extension, past: Past) -> None:
+        """Finishes a hypothesis of so many tokens, the last of which ends it. See `spare`."""
+        self._end(steps, extension, past, FinishReason.END_TOKEN)
 
     def _end(self, steps: int, extension: Extension, past: Past, reason: FinishReason) -> None:
         """Finishes a hypothesis of so many tokens."""

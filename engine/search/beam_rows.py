@@ -12,7 +12,7 @@ from engine.decoder import NOT_FINITE, Ask, Found, Outlook
 from engine.request import Hypothesis
 from engine.search.banks import Banks
 from engine.search.beam import BeamSearch, Extension, Past
-from engine.search.extending import Beams, CompiledExtending, Extended, fastest, special_searches
+from engine.search.extending import Beams, CompiledExtending, Ending, Extended, fastest, special_searches
 from engine.search.groups import BeamGroup, Groups, results
 from engine.search.paths import Paths
 from engine.search.ranking import Ranking, Step
@@ -57,6 +57,10 @@ class BeamRows:
         """The tokens that a search does not merely append [searches, most of any search]."""
         self._careful = np.zeros(0, np.bool_)
         """Searches that may be over after any step."""
+        self._ends = np.zeros(0, np.int64)
+        """How many of the special tokens, the first ones, end hypotheses [searches]."""
+        self._spare = np.zeros(0, np.int64)
+        """Hypotheses of each search that may end without more ado."""
         self._rows = np.zeros((0, 1), np.intp)
         """Of each hypothesis [searches, hypotheses]. Some row where there is none."""
         self._costs = np.zeros((0, 1))
@@ -112,14 +116,24 @@ class BeamRows:
     def follow(self, following: Following, found: Found, most: int) -> int:
         """Makes up to `most` decoder steps, and steps of every search. See `engine.decoder.Goes`. If `orderly`."""
         assert isinstance(self._extend, CompiledExtending)
-        watched = self._watched()
-        together = 1 if watched else max(1, min(most, self._due - self._paths.steps))
-        *before, last = self._extend.follow(following, found, self._beams(), together)
+        watched, plain = self._watched(), self._due - self._paths.steps - 1
+        ending = Ending(self._ends, self._spare, 0 if watched else plain)
+        together = 1 if watched else max(1, min(most, plain + 1))
+        (*before, last), ended = self._extend.follow(following, found, self._beams(), together, ending)
+        for one in ended:
+            length = self._paths.length(one.search) + one.step
+            self._search(one.search).end(
+                length + 1, Extension(one.cost, one.parent, one.token), self._past(one.search, length)
+            )
         for extended in before:
             self._paths.go_on(extended.step)
             self._costs = extended.step.costs
         self._see(last, watched)
         return len(before) + 1
+
+    def _past(self, number: int, length: int) -> Past:
+        """Of the hypotheses of a search when they had so many tokens."""
+        return Past(partial(self._paths.tokens, number, length), partial(self._paths.costs, number, length))
 
     def _beams(self) -> Beams:
         return Beams(self._rows, self._costs, self._wanted, self._special)
@@ -213,6 +227,7 @@ class BeamRows:
         self._special[number, : len(search.special)] = search.special
         self._wanted[number] = search.num_beams
         self._careful[number] = search.careful or rules.forced_begin_id is not None
+        self._ends[number], self._spare[number] = len(search.end_ids), search.spare
         self._due = min(self._due, self._paths.steps + search.last)
         return number
 
@@ -281,9 +296,8 @@ class BeamRows:
         ranked = ranking.of(number, self._counts.item(number) or 1)
         if search.constrained:
             ranked = self._banks.of(number)
-        past = Past(partial(self._paths.tokens, number, length), partial(self._paths.costs, number, length))
-        children = search.advance(length + 1, ranked, past)
-        self._careful[number] = search.careful
+        children = search.advance(length + 1, ranked, self._past(number, length))
+        self._careful[number], self._spare[number] = search.careful, search.spare
         return children
 
     def _at_their_limit(self) -> list[int]:
@@ -327,6 +341,7 @@ class BeamRows:
             self.ask = Ask(candidates, named=bool(constrained))
         self._counts, self._wanted = _fitted(self._counts, (count,), 0), _fitted(self._wanted, (count,), 0)
         self._careful = _fitted(self._careful, (count,), False)
+        self._ends, self._spare = _fitted(self._ends, (count,), 0), _fitted(self._spare, (count,), 0)
         self._special = _fitted(self._special, (count, special), NO_TOKEN)
         self._rows = _fitted(self._rows, (count, width), 0)
         self._costs = _fitted(self._costs, (count, width), np.inf)

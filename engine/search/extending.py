@@ -3,7 +3,7 @@
 Our library has it in C++, because NumPy takes longer to be asked than this takes to be computed. Both choose the same.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from engine.decoder import NOT_FINITE, Found
 from engine.search.ranking import Ranking, Step
 from engine.search.score import NO_TOKEN
-from kernels.beams import BeamSteps, ExtendedBeams
+from kernels.beams import BeamSteps, Ended, ExtendedBeams
 from kernels.library import Library, LibraryError, open_library
 from kernels.steps import Following
 
@@ -31,13 +31,24 @@ class Beams(NamedTuple):
     """The tokens that a search does not merely append [searches, most of any search]."""
 
 
+class Ending(NamedTuple):
+    """Which hypotheses may end while steps are made together."""
+
+    ends: NDArray[np.int64]
+    """So many of a search's special tokens, the first ones, end them [searches]."""
+    spare: NDArray[np.int64]
+    """So many may, before the search must see to it [searches]. Fewer afterwards."""
+    steps: int
+    """In so many steps."""
+
+
 class Extended(NamedTuple):
     """What the best extensions are."""
 
     step: Step
     rows: NDArray[np.intp]
     """The row that each continues [searches, hypotheses]."""
-    unusual: Sequence[int]
+    unusual: list[int]
     """Searches with a special token, with fewer extensions than are wanted, or with numbers that are not finite."""
 
 
@@ -71,10 +82,12 @@ class CompiledExtending:
         token_ids, log_probs = np.ascontiguousarray(found.token_ids), np.ascontiguousarray(found.log_probs)
         return _extended(self._steps.extend(token_ids, log_probs, *beams))
 
-    def follow(self, following: Following, found: Found, beams: Beams, most: int) -> list[Extended]:
-        """Makes decoder steps, up to `most`, and what each of them makes of the beams. See `kernels.beams`."""
-        made = self._steps.follow(following, most, found.token_ids, found.log_probs, *beams)
-        return [_extended(step) for step in made]
+    def follow(
+        self, following: Following, found: Found, beams: Beams, most: int, ending: Ending
+    ) -> tuple[list[Extended], list[Ended]]:
+        """Makes decoder steps, up to `most`: what each makes of the beams, and what has ended. See `kernels.beams`."""
+        made, ended = self._steps.follow(following, most, found.token_ids, found.log_probs, *beams, *ending)
+        return [_extended(step) for step in made], ended
 
 
 def _extended(step: ExtendedBeams) -> Extended:

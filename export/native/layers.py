@@ -115,8 +115,6 @@ class Layers:
 
     def _normalise(self, x: ir.Value, norm: nn.Module) -> ir.Value:
         constants, attributes = self._norm(norm)
-        if isinstance(norm, nn.LayerNorm):
-            return self.nodes.standard("LayerNormalization", [x, *constants], {"epsilon": norm.eps})
         return self.nodes.ours("ResidualNorm", [x, None, *constants], attributes)
 
     def _norm(self, norm: nn.Module) -> tuple[list[ir.Value], Attributes]:

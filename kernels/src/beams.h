@@ -4,6 +4,12 @@
 
 namespace dragoman {
 
+// A hypothesis that a step has finished.
+struct Ended {
+  int64_t step, search, parent, token;
+  double cost;
+};
+
 // A step of many searches, as kernels/beams.py declares it.
 struct BeamStep {
   int64_t searches, width, rows, candidates, specials;
@@ -17,6 +23,12 @@ struct BeamStep {
   double* next_costs;                       // [searches, width]
   uint8_t* unusual;                         // [searches]: whether a search must see to that itself
   int64_t unusual_searches;
+  // Of steps that follow each other:
+  const int64_t* ends;  // [searches]: so many of a search's special tokens, the first ones, end hypotheses
+  int64_t* spare;       // [searches]: so many may end before the search must see to it
+  int64_t at, plain;    // which step it is; hypotheses may end in those before `plain`
+  Ended* ended;         // [ended_room]
+  int64_t ended_room, ended_count;
 };
 
 // Finds the best extensions of every search's hypotheses.

@@ -77,6 +77,7 @@ void continue_beams(Steps& steps, BeamStep& beams) {
   beams.costs = beams.next_costs;
   for (int64_t** of : {&beams.parents, &beams.tokens, &beams.parent_rows}) *of += of_step;
   beams.next_costs += of_step;
+  beams.at++;
 }
 
 }  // namespace

@@ -88,13 +88,13 @@ class Guests:
     """A running batch, and requests that come and go."""
 
     def __init__(self, decoder: Decoder[Any], model: Loadable, rows: int = ROWS) -> None:
-        self._rules = model.rules
+        self.rules = model.rules
         self.batch = RunningBatch(decoder, rows, Unobserved(), worker=0)
 
     def admit(self, sources: Sequence[Tokens], decoding: Decoding = GREEDY) -> list[tuple[Translate, list[Event]]]:
         told: list[list[Event]] = [[] for _ in sources]
         requests = [
-            Translate(source, events.append, decoding=decoding, rules=self._rules)
+            Translate(source, events.append, decoding=decoding, rules=self.rules)
             for source, events in zip(sources, told, strict=True)
         ]
         self.batch.admit(requests)
