@@ -136,8 +136,7 @@ class BeamSteps:
         """
         self._prepare(token_ids, log_probs, rows, costs, wanted, special)
         self._library.extend_beams(self._step_at)
-        [extended] = self._made(1)
-        return extended
+        return self._made_last(1)
 
     def follow(
         self,
@@ -180,11 +179,14 @@ class BeamSteps:
             self._ends, self._spare = ends, spare
         step.plain = plain
         try:
-            made = self._made(following.beams(self._step_at, min(most, self._left)))
+            made = following.beams(self._step_at, min(most, self._left))
         finally:
             step.plain = 0
+        before = [ExtendedBeams(*arrays, []) for arrays in islice(self._coming, made - 1)]
         ended = self._ended[: step.ended_count] if step.ended_count else ()
-        return made, [Ended(one.step, one.search, one.parent, one.token, one.cost) for one in ended]
+        return [*before, self._made_last(made)], [
+            Ended(one.step, one.search, one.parent, one.token, one.cost) for one in ended
+        ]
 
     def _prepare(
         self,
@@ -209,16 +211,15 @@ class BeamSteps:
         step.parents, step.tokens, step.next_costs, step.parent_rows = at, at + of_part, costs_at, costs_at + of_part
         step.at = step.ended_count = 0
 
-    def _made(self, steps: int) -> list[ExtendedBeams]:
-        """What so many steps have made of the hypotheses."""
+    def _made_last(self, steps: int) -> ExtendedBeams:
+        """What the last of so many steps has made of the hypotheses."""
         step = self._step
-        *before, (parents, tokens, costs, rows) = islice(self._coming, steps)
+        parents, tokens, costs, rows = next(self._coming)
         self._at += steps * self._of_step
         self._left -= steps
         self._costs, step.costs = costs, step.next_costs
         unusual = self._unusual.nonzero()[0].tolist() if step.unusual_searches else []
-        last = ExtendedBeams(parents, tokens, costs, rows, unusual)
-        return [*(ExtendedBeams(*arrays, []) for arrays in before), last]
+        return ExtendedBeams(parents, tokens, costs, rows, unusual)
 
     def _make_room(self, shape: tuple[int, ...]) -> None:
         """For steps of searches of so many hypotheses."""

@@ -146,12 +146,12 @@ class RunningBatch(Generic[S]):
             self._refuse(error)
             return
         self.answers.deliver()
-        most = 1
+        most, arrivals = 1, NEVER_MIND
         if self._rows.unseen:  # and none of them ends after a deadline
             most = int(min(TOGETHER_S, self._earliest - started) / step_s)
-        arrivals = self._arrivals.so_far() if self.free_rows > 0 else NEVER_MIND
-        if most > 1 and self._may_join():
-            most = 1
+            if self.free_rows > 0:
+                arrivals = self._arrivals.so_far()
+                most = 1 if self._called() else most
         found, steps = self._rows.end_steps(most, self._may_join, arrivals)
         ended = time.perf_counter()
         self._computed += steps * rows

@@ -135,8 +135,10 @@ class SearchedRows(Generic[S]):
 
     def _follow(self, most: int, arrivals: SoFar) -> tuple[Found, int] | None:
         """Ends the step, and makes others, if all rows are of one search and the cache can."""
+        if self._following is None or self._processing:
+            return None
         search = self._greedy if not self._in_beams else self._beams if self._ordered and self._beams.orderly else None
-        if search is None or self._processing or self._following is None:
+        if search is None:
             return None
         followed = self._following.follow(search, most, arrivals)
         if followed is None:
