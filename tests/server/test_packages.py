@@ -2,7 +2,6 @@
 
 import json
 import logging
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,10 +11,7 @@ import pytest
 from models.package.folder import MANIFEST, Package
 from server.catalog.packages import open_packages, package_folders
 from server.config import ConfigError, Settings
-from tests.server_process import ROOT, WAIT_S, server_command
-
-AS_NOBODY = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
-"""Before a command: permissions of files hold for it, as they do not for root."""
+from tests.server_process import ROOT, WAIT_S, WITHOUT_RIGHTS, server_command
 
 
 def named(package: Package, folder: Path, name: str) -> Path:
@@ -109,7 +105,7 @@ def test_what_may_not_be_read_is_named_with_a_way_out(shelf: Path, unreadable: s
     (shelf / unreadable).chmod(0)
     try:
         done = subprocess.run(
-            [*AS_NOBODY, *server_command("--package", shelf)],
+            [*WITHOUT_RIGHTS, *server_command("--package", shelf)],
             cwd=ROOT,
             stderr=subprocess.PIPE,
             text=True,
