@@ -1,5 +1,6 @@
 """`python -m server` as a process, and what it shows of itself."""
 
+import os
 import re
 import signal
 import subprocess
@@ -18,6 +19,8 @@ ROOT = Path(__file__).parent.parent
 WAIT_S = 60.0
 """Longest wait for something that must happen. Reaching it is a failure, not a pause."""
 POLL_S = 0.02
+WITHOUT_RIGHTS = ("setpriv", "--bounding-set=-dac_override,-dac_read_search") if os.geteuid() == 0 else ()
+"""Before a command: permissions of files hold for it, as they do not for root."""
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,8 @@ WRONG_DOORS = {
 """What to tell where somebody is there, by what gRPC's core says of it."""
 TOO_LARGE = re.compile(r"message larger than max \((\d+) vs\. (\d+)\)")
 """gRPC's own words for a message that no server of ours has seen."""
+HTTP_STATUS = re.compile(r"Received http2 header with status: (\d+)")
+"""The same, for what speaks HTTP/2 and no gRPC."""
 ALWAYS_TOLD = ("num_beams", "num_return_sequences", "length_penalty")
 """Of a model's default options, beside those that change something."""
 
@@ -215,6 +217,8 @@ def explained(error: DragomanError | LineError, targets: list[str], timeout_s: f
     if isinstance(error, DeadlineExceeded):
         return f"no answer within {timeout_s:g} s; allow more with --timeout"
     told = " ".join(str(error).split())
+    if found := HTTP_STATUS.search(told):
+        return f"{' or '.join(targets)} answers by HTTP, with {found[1]}: a proxy or another server; check --target"
     if found := TOO_LARGE.search(told):
         size, most = found.groups()
         way = "send its parts, or have the server's --max-message-bytes raised"

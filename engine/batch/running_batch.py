@@ -128,7 +128,7 @@ class RunningBatch(Generic[S]):
         The events of a step are delivered while the next one is computed. Of steps that nobody need see, it makes some
         more before it returns: what is done around a step takes as long as a short one.
         """
-        self._drop_cancelled()
+        self.drop_cancelled()
         if self._encoder.beside and (run := self._encoder.take_beside(wait=not self._rows.running)):
             self.beside_s += run.spent_s
             self._take_in(run)
@@ -178,6 +178,20 @@ class RunningBatch(Generic[S]):
             if request.deadline is not None:
                 self._earliest = min(self._earliest, request.deadline)
         self.free_rows -= sum(request.rows for request in new)
+
+    def drop_cancelled(self) -> None:
+        """Gives up what nobody waits for any more, and counts it."""
+        for scored in self._passes.drop_cancelled() if self._passing else ():
+            self.answers.forget(scored)
+            if isinstance(scored, Score):  # translations gave their rows back when they were found
+                self._give_back(scored, 0)
+            self._observer.cancelled()
+        leaving = [running for running in self._rows.running if running.request.cancelled]
+        if leaving:
+            self._drop(leaving)
+            for left in {running.request: None for running in leaving}:
+                self.answers.forget(left)
+                self._observer.cancelled()
 
     def fail(self, error: Exception) -> None:
         """Answers every request it has with an error. The batch is of no use afterwards.
@@ -260,19 +274,6 @@ class RunningBatch(Generic[S]):
         elif isinstance(event, Scored):
             self._observer.scored(event.timings, len(request.source_ids), request.given_tokens, request.trace_id)
         self.answers.say(request, event)
-
-    def _drop_cancelled(self) -> None:
-        for scored in self._passes.drop_cancelled() if self._passing else ():
-            self.answers.forget(scored)
-            if isinstance(scored, Score):  # translations gave their rows back when they were found
-                self._give_back(scored, 0)
-            self._observer.cancelled()
-        leaving = [running for running in self._rows.running if running.request.cancelled]
-        if leaving:
-            self._drop(leaving)
-            for left in {running.request: None for running in leaving}:
-                self.answers.forget(left)
-                self._observer.cancelled()
 
     def _drop_late(self, step_s: float) -> None:
         """Answers those whose next step, which takes so many seconds, would end after their deadline."""

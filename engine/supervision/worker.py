@@ -103,6 +103,7 @@ class Worker:
             requests = self._next()
             if requests is None:
                 self.seat.give_up()
+                self.batch.drop_cancelled()  # a version is closed once all callers are answered, or have left
                 self.fail(Closing())
                 return False
             self.seat.take()

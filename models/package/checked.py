@@ -7,6 +7,7 @@ from pathlib import Path
 from models.package.manifest import FileEntry
 
 EXPORT_AGAIN = "export the checkpoint again"
+MAY_READ = "let the user that this runs as read it"
 
 
 class PackageError(Exception):
@@ -20,7 +21,7 @@ def check(file: Path, expected: FileEntry) -> None:
         with file.open("rb") as content:
             found = hashlib.file_digest(content, "sha256").hexdigest()
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     _check_hash(file, found, expected)
 
 
@@ -35,7 +36,7 @@ def read(file: Path, expected: FileEntry | None) -> bytes:
         with file.open("rb") as content:
             data = content.read() if expected is None else content.read(expected.size_bytes)
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     if expected is not None:
         _check_hash(file, hashlib.sha256(data).hexdigest(), expected)
     return data
@@ -46,7 +47,7 @@ def _check_size(file: Path, expected: FileEntry) -> None:
     try:
         found = file.stat()
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     if not stat.S_ISREG(found.st_mode):
         raise PackageError(f"{file} is no file; {EXPORT_AGAIN}")
     if found.st_size != expected.size_bytes:
@@ -62,5 +63,7 @@ def _check_hash(file: Path, found: str, expected: FileEntry) -> None:
         )
 
 
-def _unreadable(file: Path, error: OSError) -> PackageError:
-    return PackageError(f"{file} cannot be read ({error.strerror}); {EXPORT_AGAIN}")
+def unreadable(file: Path, error: OSError) -> PackageError:
+    """Says why, and what to do."""
+    way_out = MAY_READ if isinstance(error, PermissionError) else EXPORT_AGAIN
+    return PackageError(f"{file} cannot be read ({error.strerror}); {way_out}")

@@ -32,7 +32,7 @@ from models.disk import hold, sync, turn
 from models.encoding.classifier import Classifier
 from models.encoding.dense import Dense, DenseError, DenseSpec
 from models.package import format1
-from models.package.checked import EXPORT_AGAIN, PackageError, check
+from models.package.checked import EXPORT_AGAIN, PackageError, check, unreadable
 from models.package.graph_files import GraphFiles
 from models.package.graph_tensors import check_graphs
 from models.package.manifest import FORMAT_VERSION, FileEntry, Manifest, first_fault
@@ -258,6 +258,8 @@ def _read_manifest(folder: Path) -> bytes:
             raise PackageError(f"{file} is no file; {EXPORT_AGAIN}")
         with file.open("rb") as content:
             data = content.read(MOST_MANIFEST + 1)
+    except PermissionError as error:
+        raise unreadable(file, error) from error
     except (OSError, ValueError) as error:  # ValueError: a path with a zero byte, or with half a character
         raise PackageError(
             f"{folder} is not a package: {MANIFEST} cannot be read ({getattr(error, 'strerror', None) or error}). "

@@ -10,6 +10,7 @@ cryptography is imported where it is used: a server that asks for no signature s
 
 import base64
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,8 +85,9 @@ def check_seal(package: Package, key: "Ed25519PublicKey") -> None:
 
 def _kept(file: Path) -> bytes:
     """Of a file that is read again with each new version of a package."""
-    if file.is_fifo():  # nobody may ever write to it
-        raise SealError(f"{file} is a pipe; put a file in its place")
+    with suppress(OSError):  # of which reading it tells
+        if file.is_fifo():  # nobody may ever write to it
+            raise SealError(f"{file} is a pipe; put a file in its place")
     return _short(file)
 
 

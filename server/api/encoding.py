@@ -10,7 +10,7 @@ import numpy as np
 from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2, translation_pb2
 from models.encoding import Numbers, Pooling
 from models.encoding.classifier import Label, LabelledSpan
-from server.api.streams import in_order
+from server.api.streams import Room, in_order
 from server.api.timings import timings
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
@@ -84,10 +84,15 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
     async def StreamEncode(
         self, requests: AsyncIterator[encoding_pb2.StreamEncodeRequest], context: object
     ) -> AsyncIterator[encoding_pb2.StreamEncodeResponse]:
-        """Encodes the requests of a stream, some at once, and answers in their order."""
+        """Encodes the requests of a stream, some at once, and answers in their order.
+
+        No more texts at once than a call may have: large requests would fill the queue, and be refused by themselves.
+        """
+        room = Room(self._models.find("").model.max_contents)
 
         async def work(request: encoding_pb2.StreamEncodeRequest) -> encoding_pb2.StreamEncodeResponse:
-            return encoding_pb2.StreamEncodeResponse(response=await self.Encode(request.request, context))
+            async with room.taken(len(request.request.contents)):
+                return encoding_pb2.StreamEncodeResponse(response=await self.Encode(request.request, context))
 
         async with aclosing(in_order(requests, work, AHEAD)) as responses:
             async for response in responses:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from contextlib import asynccontextmanager
 from typing import TypeVar
 
 Q = TypeVar("Q")
@@ -40,6 +41,29 @@ async def in_order(requests: AsyncIterable[Q], work: Callable[[Q], Awaitable[R]]
         for task in under_way:
             task.cancel()
         await asyncio.gather(reading, *under_way, return_exceptions=True)
+
+
+class Room:
+    """For what is under way at once: each takes as much as it weighs. The first to come is the first to be let in."""
+
+    def __init__(self, size: int) -> None:
+        self._size = self._free = size
+        self._turn, self._freed = asyncio.Lock(), asyncio.Event()
+
+    @asynccontextmanager
+    async def taken(self, weight: int) -> AsyncGenerator[None]:
+        """Waits until there is so much of it. What weighs more than all of it is let in alone."""
+        weight = min(weight, self._size)
+        async with self._turn:
+            while self._free < weight:
+                self._freed.clear()
+                await self._freed.wait()
+            self._free -= weight
+        try:
+            yield
+        finally:
+            self._free += weight
+            self._freed.set()
 
 
 async def _nothing() -> None:

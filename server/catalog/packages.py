@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+LOST_FOUND = "lost+found"
+"""Of ext4: at the top of each volume, and root's alone."""
+
 
 @dataclass(frozen=True)
 class OpenPackage:
@@ -57,17 +60,25 @@ def package_folders(paths: Sequence[Path]) -> Iterator[Path]:
     for path in paths:
         try:
             inside = [] if (path / MANIFEST).exists() else _folders_of(path)
-            packages = inside if any((folder / MANIFEST).exists() for folder in inside) else [path]
         except (OSError, ValueError):  # a name that is too long, or a folder of others: who opens it says which
-            packages = [path]
-        yield from packages
+            inside = []
+        yield from inside if any(map(_may_be_package, inside)) else [path]
 
 
 def _folders_of(path: Path) -> list[Path]:
-    """Those that are not hidden. A volume of Kubernetes has hidden ones."""
+    """Those that are not the file system's own, or hidden. A volume of Kubernetes has both."""
     if not path.is_dir():
         return []
-    return sorted(folder for folder in path.iterdir() if folder.is_dir() and not folder.name.startswith("."))
+    folders = (folder for folder in path.iterdir() if folder.is_dir())
+    return sorted(folder for folder in folders if not folder.name.startswith(".") and folder.name != LOST_FOUND)
+
+
+def _may_be_package(folder: Path) -> bool:
+    """Whether it has a manifest, or nobody may look: who opens it says so."""
+    try:
+        return (folder / MANIFEST).exists()
+    except OSError:
+        return True
 
 
 def open_again(settings: Settings, served: OpenPackage) -> OpenPackage:

@@ -151,7 +151,7 @@ class RpcInterceptor(grpc.aio.ServerInterceptor):
         except TimeoutError as error:
             raise RequestStalled(self._traffic.request_timeout_s) from error
         if data is grpc.aio.EOF:
-            raise InvalidMessage(method, 0)
+            raise InvalidMessage(method, 0, "none came before the end of what the caller sends")
         current_call().started = time.perf_counter()
         return self._parse(method, handler, data)
 

@@ -17,7 +17,7 @@ POLL_S = 1.0
 """How often files are looked at. A change is taken up once nothing has changed since the look before: certificate and
 key, say, are written one after the other."""
 
-Stamp = tuple[int, int, int] | None
+Stamp = tuple[int, ...] | None
 Look = tuple[Stamp, ...]
 
 EVERY_S = 300.0
@@ -38,13 +38,14 @@ class Source:
 
         Follows links, which Kubernetes changes.
         """
-        return tuple(map(stamp, self.files)) or ((int(time.monotonic() / EVERY_S), 0, 0),)
+        return tuple(map(stamp, self.files)) or ((int(time.monotonic() / EVERY_S),),)
 
     def read(self) -> None:
         """Raises ConfigError. A pipe among the files is not read: nobody may ever write to it."""
         for file in self.files:
-            if file.is_fifo():
-                raise ConfigError(f"{file} is a pipe; put a file in its place")
+            with suppress(OSError):  # of which whoever reads it tells
+                if file.is_fifo():
+                    raise ConfigError(f"{file} is a pipe; put a file in its place")
         self.load()
 
 
@@ -90,15 +91,18 @@ class Reloads:
         except ConfigError as error:
             log.error("%s is not taken up, and what was in use stays so: %s", source.name, error)
             self._metrics.failed(source.name)
+        except Exception:  # or nothing would be read again, and who is to be kept out would still get in
+            log.exception("%s is not taken up, and what was in use stays so", source.name)
+            self._metrics.failed(source.name)
         else:
             log.info("%s is read again", source.name)
             self._metrics.loaded(source.name)
 
 
 def stamp(file: Path) -> Stamp:
-    """Another one when a file has changed. None: it is not there."""
+    """Another one when a file has changed, or who may read it. None: it is not there, or nobody may look."""
     try:
         stat = file.stat()
     except OSError:
         return None
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size, stat.st_mode, stat.st_uid, stat.st_gid

@@ -118,7 +118,7 @@ def _context(files: TlsFiles) -> ssl.SSLContext:
         try:
             context.load_verify_locations(files.client_ca)
         except OSError as error:
-            raise ConfigError(f"tls_client_ca {files.client_ca} cannot be used: {error}") from error
+            raise ConfigError(f"tls_client_ca {files.client_ca} cannot be used: {error.strerror}") from error
         context.verify_mode = ssl.CERT_REQUIRED
     return context
 

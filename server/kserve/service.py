@@ -9,10 +9,10 @@ import grpc
 import numpy as np
 
 from server.catalog.catalog import Catalog
-from server.errors import EmptyContents, ModelNotFound
+from server.errors import EmptyContents, ModelNotFound, quoted
 from server.identity.entrance import require
 from server.identity.identity import Scope
-from server.kserve.errors import DecoupledModel
+from server.kserve.errors import DecoupledModel, InvalidParameter
 from server.kserve.parameters import of_encoding, of_translation
 from server.kserve.repository import (
     EMBEDDING,
@@ -144,7 +144,10 @@ class InferenceService(inference_pb2_grpc.GRPCInferenceServiceServicer):
     async def RepositoryIndex(
         self, request: inference_pb2.RepositoryIndexRequest, context: object
     ) -> inference_pb2.RepositoryIndexResponse:
-        """Every model."""
+        """Every model. Raises InvalidParameter."""
+        if request.repository_name:
+            named = f"is {quoted(request.repository_name)}; there is one repository, without a name: leave it out"
+            raise InvalidParameter("repository_name", named)
         index = inference_pb2.RepositoryIndexResponse()
         for entry in self._repository:
             if entry.translator.open or not request.ready:

@@ -1,6 +1,7 @@
 """engine.runner: whatever happens, every request is answered."""
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -18,6 +19,7 @@ from tests.engine.calling import (
     serving,
 )
 from tests.fakes import WAIT_S, CopyDecoder
+from tests.server_process import eventually
 
 # The end
 
@@ -39,6 +41,25 @@ def test_all_that_is_left_at_the_end_is_answered() -> None:
         assert isinstance(call.error, Closing)
         assert call.told_nothing
     assert not service.runner.failure.done()
+
+
+def test_who_left_just_before_the_end_counts() -> None:
+    leaving = Call(ENDLESS, num_beams=2)
+    with serving() as service:
+        service.submit(leaving)
+        service.gate.wait_until_held()
+        service.gate.let(1)
+        service.gate.wait_until_held()
+        leaving.request.cancel()
+        closing = threading.Thread(target=service.runner.close)
+        closing.start()
+        eventually(lambda: service.runner._supervisor.workers[0].leaving)
+        service.gate.open()
+        closing.join(WAIT_S)
+        assert service.sample("dragoman_cancellations_total") == 1
+        computed = service.sample("dragoman_rows_computed_total")
+        assert service.sample("dragoman_rows_wasted_total", reason="cancelled") == computed > 0
+    assert leaving.told_nothing
 
 
 # Crashes

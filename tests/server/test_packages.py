@@ -3,6 +3,7 @@
 import json
 import logging
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from models.package.folder import MANIFEST, Package
 from server.catalog.packages import open_packages, package_folders
 from server.config import ConfigError, Settings
+from tests.server_process import ROOT, WAIT_S, WITHOUT_RIGHTS, server_command
 
 
 def named(package: Package, folder: Path, name: str) -> Path:
@@ -88,6 +90,32 @@ def test_a_bad_package_among_good_ones_is_named_or_left_out(
     assert names(shelf, skip_bad=True) == ["b"]
     [record] = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert record.getMessage().startswith("a package is left out: ") and str(bad) in record.getMessage()
+
+
+def test_a_volume_has_a_folder_of_its_own(shelf: Path) -> None:
+    (shelf / "lost+found").mkdir()
+    assert names(shelf) == ["a", "b"]
+
+
+@pytest.mark.parametrize("unreadable", ["", "a", "a/manifest.json", "a/weights.bin"])
+def test_what_may_not_be_read_is_named_with_a_way_out(shelf: Path, unreadable: str) -> None:
+    """In a process that no capability of root's lets in anywhere."""
+    (shelf / "b").rename(shelf.parent / "b")
+    kept = (shelf / unreadable).stat().st_mode
+    (shelf / unreadable).chmod(0)
+    try:
+        done = subprocess.run(
+            [*WITHOUT_RIGHTS, *server_command("--package", shelf)],
+            cwd=ROOT,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=WAIT_S,
+        )
+    finally:
+        (shelf / unreadable).chmod(kept)
+    file = shelf / unreadable if (shelf / unreadable).is_file() else shelf / unreadable / MANIFEST
+    told = f"{file} cannot be read (Permission denied); let the user that this runs as read it"
+    assert (done.returncode, done.stderr) == (2, f"python -m server: {told}\n")
 
 
 def test_bad_packages_alone_are_refused_in_any_case(tmp_path: Path) -> None:

@@ -9,14 +9,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 
+from bench.process import free_port
 from dragoman import AsyncClient, Client, FailedPrecondition, TextDelta
 from dragoman.command.main import main
 from models.package.folder import MANIFEST
 from server.versions.rule import Comparison, Rule
-from tests.server_process import Metrics, ServerProcess, eventually, server_process
+from tests.server_process import WAIT_S, Metrics, ServerProcess, eventually, server_process
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 TEXTS = ["The cat sleeps.", "Good morning.", "I have two brothers.", "Where is the station?"]
@@ -129,6 +131,26 @@ def test_a_folder_that_changes_is_taken_up_and_one_that_is_broken_is_not(
         folder.version()
         eventually(lambda: client.models()[0].package_sha256 != second)
         assert main(["reload", "--model", "en-pt", "--target", server.target]) == 0
+
+
+def test_other_apis_have_the_languages_of_the_version_that_serves(folder: Folder) -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}"
+    with server_process(folder.path, "--no-watch-packages", "--max-rows", 8, "--http-port", port) as server:
+        asked = {"q": "The cat sleeps.", "source": "auto", "target": "fr"}
+        assert httpx.post(f"{url}/translate", json=asked, timeout=WAIT_S).json() == {"error": "fr is not supported"}
+        manifest = folder.version() / MANIFEST
+        content = json.loads(manifest.read_text(encoding="utf-8"))
+        manifest.write_text(json.dumps({**content, "target_languages": ["fr"]}), encoding="utf-8")
+        with Client(server.target) as client:
+            assert client.reload().changed
+        told = httpx.post(f"{url}/translate", json=asked, timeout=WAIT_S).json()
+        assert (told["translatedText"], told["detectedLanguage"]["language"]) == ("O gato dorme.", "en")
+        listed = httpx.get(f"{url}/languages", timeout=WAIT_S).json()
+        assert {one["code"]: one["targets"] for one in listed} == {"en": ["en", "fr"], "fr": ["fr"]}
+        listed = httpx.get(f"{url}/v2/languages", params={"type": "target"}, timeout=WAIT_S).json()
+        assert [one["language"] for one in listed] == ["FR"]
+        assert [one["language"] for one in httpx.post(f"{url}/detect", json={"q": "O gato dorme."}).json()] == ["en"]
 
 
 def test_two_versions_that_have_no_room_beside_each_other_are_told_so(folder: Folder) -> None:

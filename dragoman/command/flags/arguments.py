@@ -256,6 +256,8 @@ def _check_document(flags: Parser, args: Arguments) -> None:
         flags.error(f"--output: {args.output} is there, and is no file: write to another place")
     if not args.output.parent.is_dir():
         flags.error(f"--output: {args.output.parent} is no folder: make it first, or write to another place")
+    if not os.access(place := args.output.resolve().parent, os.W_OK | os.X_OK):
+        flags.error(f"--output: {place} is a folder that nothing can be written to: write to another place")
 
 
 def _check_picture(flags: Parser, args: Arguments) -> None:

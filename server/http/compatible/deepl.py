@@ -85,7 +85,7 @@ class DeepL:
         else:
             sources = [self._detected(text) for text in texts]
         for source in sources:
-            if source != target and target not in self._languages.targets.get(source, ()):
+            if source != target and target not in self._languages.targets_of(source):
                 raise InvalidField("target_lang", f"Value for 'target_lang' not supported from {source.upper()}.")
         html = fields.get("tag_handling") == HTML
         segmented = html or SPLITS[str(fields.get("split_sentences", "1"))]
@@ -103,8 +103,10 @@ class DeepL:
             raise InvalidField("type", "Value for 'type' not supported.")
         if kind == "source":
             return json_response([{"language": tag.upper(), "name": name_of(tag)} for tag in self._languages.sources])
-        targets = dict.fromkeys(tag for targets in self._languages.targets.values() for tag in targets)
-        listed = [{"language": tag.upper(), "name": name_of(tag), "supports_formality": False} for tag in targets]
+        listed = [
+            {"language": tag.upper(), "name": name_of(tag), "supports_formality": False}
+            for tag in self._languages.targets
+        ]
         return json_response(listed)
 
     async def usage(self, asked: Asked) -> Response:

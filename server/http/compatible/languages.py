@@ -6,6 +6,7 @@ from pathlib import Path
 
 from models.languages import lookup
 from server.catalog.catalog import Catalog
+from server.catalog.served_model import ServedModel
 from server.translation.translator import Translator
 
 ALIASES = {
@@ -25,19 +26,35 @@ NAMES: dict[str, str] = tomllib.loads(Path(__file__).with_suffix(".toml").read_t
 
 
 class ServedLanguages:
-    """Of all models that translate. Codes are BCP 47 tags, as the models have them."""
+    """Of all models that translate, as they are now: a new version of one may have others.
+
+    Codes are BCP 47 tags, as the models have them.
+    """
 
     def __init__(self, models: Catalog[Translator]) -> None:
-        translating = [one.model for one in models if one.model.decoder_layers]
-        self.sources = _each(tag for model in translating for tag in model.source_languages)
-        self.all = _each((*self.sources, *(tag for model in translating for tag in model.target_languages)))
-        self.targets = {
-            source: _each(
-                tag for model in translating if source in model.source_languages for tag in model.target_languages
-            )
-            for source in self.sources
-        }
-        """By source."""
+        self._models = models
+
+    @property
+    def sources(self) -> list[str]:
+        return _each(tag for model in self._translating for tag in model.source_languages)
+
+    @property
+    def targets(self) -> list[str]:
+        return _each(tag for model in self._translating for tag in model.target_languages)
+
+    @property
+    def all(self) -> list[str]:
+        """Sources first."""
+        return _each((*self.sources, *self.targets))
+
+    def targets_of(self, source: str) -> list[str]:
+        """Empty: no model reads it."""
+        reading = [model for model in self._translating if source in model.source_languages]
+        return _each(tag for model in reading for tag in model.target_languages)
+
+    @property
+    def _translating(self) -> list[ServedModel]:
+        return [one.model for one in self._models if one.model.decoder_layers]
 
     def find(self, code: str) -> str | None:
         """The tag that a caller's code is served by. None: no model has it."""

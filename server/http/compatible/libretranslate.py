@@ -123,13 +123,13 @@ class LibreTranslate:
     async def list_languages(self, asked: Asked) -> Response:
         """Those that are targets only have themselves as their only target: some clients look for both codes."""
         listed = [
-            {"code": tag, "name": name_of(tag), "targets": sorted({tag, *self._languages.targets.get(tag, ())})}
+            {"code": tag, "name": name_of(tag), "targets": sorted({tag, *self._languages.targets_of(tag)})}
             for tag in self._languages.all
         ]
         return json_response(listed)
 
     async def settings(self, asked: Asked) -> Response:
-        [target, *_] = [tag for targets in self._languages.targets.values() for tag in targets] or [UNKNOWN]
+        [target, *_] = self._languages.targets or [UNKNOWN]
         return json_response(
             {
                 "apiKeys": self._keys,

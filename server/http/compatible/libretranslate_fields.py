@@ -48,9 +48,9 @@ class Named:
 
     def check_pair(self, source: str, target: str) -> None:
         """Raises InvalidField."""
-        if source not in self._languages.targets and source != target:
+        if source not in self._languages.sources and source != target:
             raise InvalidField("source", f"{source} is not supported")
-        if target != source and target not in self._languages.targets[source]:
+        if target != source and target not in self._languages.targets_of(source):
             told = f"{name_of(target)} ({target}) is not available as a target language from"
             raise InvalidField("target", f"{told} {name_of(source)} ({source})")
 

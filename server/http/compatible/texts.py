@@ -23,7 +23,8 @@ class Texts:
 
     def detect(self, text: str) -> Sequence[Detected]:
         """The languages that it may be in, the likeliest first. Empty: it has nothing to tell by."""
-        return self._detector.rank(text)
+        served = self.languages.all
+        return [one for one in self._detector.rank(text) if one.language in served]
 
     async def translate(
         self, texts: Sequence[str], sources: Sequence[str], target: str, options: Options, shape: Shape

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.client.fake_server import TOO_LONG, WAIT_S, FakeServer
+from tests.server_process import WITHOUT_RIGHTS
 
 ROOT = Path(__file__).parents[3]
 
@@ -218,3 +219,14 @@ def test_a_token_file_that_is_just_being_written_ends_the_run_by_a_sentence(
     _, err = process.communicate(b"two\nthree\n", timeout=WAIT_S)
     assert (process.returncode, err.count(b"\n")) == (1, 1)
     assert err.decode().startswith(f"dragoman: {token}: ")
+
+
+def test_a_folder_that_takes_no_document_is_told_before_it_is_translated(server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "letter.md").write_text("Good morning\n")
+    (place := tmp_path / "place").mkdir(mode=0o500)
+    words = ["translate", "--document", tmp_path / "letter.md", "--output", place / "letter.pt.md"]
+    command = [*WITHOUT_RIGHTS, sys.executable, "-m", "dragoman", *words, "--target", server.target]
+    done = subprocess.run(command, stderr=subprocess.PIPE, text=True, timeout=WAIT_S)
+    told = f"--output: {place} is a folder that nothing can be written to: write to another place"
+    assert (done.returncode, done.stderr) == (2, f"dragoman translate: {told}\n")
+    assert not server.requests

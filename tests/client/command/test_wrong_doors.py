@@ -1,5 +1,6 @@
 """What the command line says where somebody is there, behind a door of another kind."""
 
+import socket
 import ssl
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -61,3 +62,34 @@ def test_an_http_port_with_tls(command: Dragoman, authority: trustme.CA, trusted
         err = command("health", "--target", target, "--ca", trusted).err
         web.shutdown()
     assert err.startswith(f"dragoman: {target} is no gRPC port, but perhaps an HTTP port")
+
+
+SETTINGS, HEADERS = 4, 1
+END_HEADERS_AND_STREAM = 5
+NOT_FOUND = b"\x8d"
+""":status 404, by its number in HPACK's table (RFC 7541, appendix A)."""
+
+
+def answer_not_found(listener: socket.socket) -> None:
+    """Answers each request of a connection as a web server without such a path does."""
+    connection, _ = listener.accept()
+    with connection, connection.makefile("rb") as read:
+        connection.sendall(frame(SETTINGS))
+        read.read(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))
+        while head := read.read(9):
+            read.read(int.from_bytes(head[:3], "big"))
+            if head[3] == HEADERS:
+                connection.sendall(frame(HEADERS, NOT_FOUND, END_HEADERS_AND_STREAM, head[5:]))
+
+
+def frame(kind: int, content: bytes = b"", flags: int = 0, stream: bytes = b"\0\0\0\0") -> bytes:
+    """Of HTTP/2 (RFC 9113)."""
+    return len(content).to_bytes(3, "big") + bytes([kind, flags]) + stream + content
+
+
+def test_a_web_server_that_speaks_http_2(command: Dragoman) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        Thread(target=answer_not_found, args=[listener], daemon=True).start()
+        target = f"127.0.0.1:{listener.getsockname()[1]}"
+        err = command("translate", "a", "--target", target).err
+    assert err == f"dragoman: {target} answers by HTTP, with 404: a proxy or another server; check --target\n"

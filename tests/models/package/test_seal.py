@@ -79,10 +79,11 @@ def test_what_is_no_such_key_is_refused(tmp_path: Path) -> None:
     other = Keys(tmp_path, "x25519", "x25519")
     junk = tmp_path / "junk.pem"
     junk.write_bytes(b"-----BEGIN")
-    for file in (other.private, junk, tmp_path / "none"):
+    too_long = tmp_path / ("a" * 300)
+    for file in (other.private, junk, tmp_path / "none", too_long):
         with pytest.raises(SealError, match=str(file)):
             private_key(file)
-    for file in (other.public, other.private, junk, tmp_path / "none"):
+    for file in (other.public, other.private, junk, tmp_path / "none", too_long):
         with pytest.raises(SealError, match=str(file)):
             public_key(file)
 

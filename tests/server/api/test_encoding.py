@@ -1,7 +1,7 @@
 """server.api.encoding and the clients: vectors over real gRPC, of a decoder whose hidden states are known."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from dragoman.async_client import AsyncClient
 from dragoman.v1 import encoding_pb2
-from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest
-from dragoman.v1.translation_pb2 import TranslateAndEncodeRequest
+from dragoman.v1.encoding_pb2 import EncodeRequest, StreamEncodeRequest, StreamEncodeResponse
+from dragoman.v1.translation_pb2 import TranslateAndEncodeRequest, TranslateRequest
 from models.encoding import Encoding, Numbers, Pooling
 from models.encoding.dense import Dense, DenseSpec
 from server.api.encoding import NUMBERS, POOLINGS, TRUNCATES
@@ -188,6 +188,26 @@ async def test_what_is_refused_ends_a_stream_after_all_before_it() -> None:
                 answered.append(response)
         assert refusal(caught.value).info.reason == "BLANK_CONTENT"
         assert len(answered) == 2
+
+
+async def test_large_requests_of_a_stream_wait_for_each_other_and_fill_no_queue() -> None:
+    """Each brings as many texts as a call may have, and the engine has begun with none of them."""
+    async with serving(max_contents=8, max_waiting=16) as server:
+        server.decoder.gate.close()
+        translating = asyncio.ensure_future(
+            server.translations.Translate(TranslateRequest(contents=[TEXT], target_language_code="pt"))
+        )
+        await asyncio.to_thread(server.decoder.gate.wait_until_held)
+        eight = StreamEncodeRequest(request=EncodeRequest(contents=[f"{TEXT} {index}" for index in range(8)]))
+        stream = asyncio.ensure_future(_all(server.encodings.StreamEncode(iter([eight] * 5))))
+        await eventually(lambda: server.model_metric("dragoman_requests_waiting") >= 8)
+        server.decoder.gate.open()
+        assert [len(response.response.embeddings) for response in await stream] == [8] * 5
+        await translating
+
+
+async def _all(responses: AsyncIterable[StreamEncodeResponse]) -> list[StreamEncodeResponse]:
+    return [response async for response in responses]
 
 
 async def test_a_stream_that_is_left_leaves_nothing_behind() -> None:

@@ -130,7 +130,9 @@ async def test_a_call_without_a_request_is_told_so(caplog: pytest.LogCaptureFixt
     async with serving() as server:
         call = silent(server)
         await call.done_writing()
-        assert (await refused(call)).info.reason == "INVALID_MESSAGE"
+        told = await refused(call)
+        assert told.info.reason == "INVALID_MESSAGE"
+        assert told.message.endswith(": none came before the end of what the caller sends")
         call = silent(server)
         await eventually(lambda: server.metric("dragoman_rpc_in_flight", method=TRANSLATE) == 1)
         call.cancel()

@@ -343,7 +343,7 @@ class Entry:
 def test_codes_of_all_kinds_find_the_language_that_is_served() -> None:
     entries: Any = [Entry(("en",), ("pt-BR", "zh-Hans")), Entry(("en", "he"), ("de",)), Entry(("zh-Hant",), ("en",))]
     languages = ServedLanguages(Catalog(entries))
-    assert languages.targets["en"] == ["pt-BR", "zh-Hans", "de"]
+    assert languages.targets_of("en") == ["pt-BR", "zh-Hans", "de"]
     known = {"iw": "he", "EN-GB": "en", "pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant", "zh-TW": "zh-Hant"}
     assert {code: languages.find(code) for code in known} == known
     assert languages.find("zz") is None and languages.find("") is None

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+import trustme
 from prometheus_client import CollectorRegistry
 
 from server.config import ConfigError, load_settings
@@ -109,6 +110,43 @@ def test_a_pipe_is_refused_at_the_start_too(setting: str, tmp_path: Path, monkey
     with pytest.raises(ConfigError, match=r"^file is a pipe; put a file in its place$"):
         open_door(settings)
         open_tls(settings)
+
+
+TOO_LONG = "a" * 300
+"""A name that the system refuses, whoever asks: as it does a folder that the process may not look into."""
+
+
+@pytest.mark.parametrize("setting", ["callers", "jwt_keys", "tls_certificate", "tls_key", "tls_client_ca"])
+def test_what_may_not_be_looked_at_is_told_with_its_setting(setting: str, tmp_path: Path) -> None:
+    pair = trustme.CA().issue_cert("localhost")
+    pair.cert_chain_pems[0].write_to_path(tmp_path / "certificate")
+    pair.private_key_pem.write_to_path(tmp_path / "key")
+    given = {"tls_certificate": tmp_path / "certificate", "tls_key": tmp_path / "key", setting: tmp_path / TOO_LONG}
+    issuer = ["--jwt-issuer=https://issuer.example", "--jwt-audience=dragoman"] if setting == "jwt_keys" else []
+    settings = load_settings([*(f"--{name.replace('_', '-')}={file}" for name, file in given.items()), *issuer])
+    with pytest.raises(ConfigError) as refused:
+        open_door(settings)
+        open_tls(settings)
+    assert str(refused.value).startswith(f"{setting} {tmp_path / TOO_LONG}")
+    assert str(refused.value).endswith("File name too long")
+
+
+async def test_what_may_not_be_looked_at_is_told_and_later_files_are_read(tmp_path: Path) -> None:
+    """Or who is to be kept out would get in until the server is started anew."""
+    async with watching(tmp_path) as (read, _):
+        os.symlink(TOO_LONG, tmp_path / "link")
+        os.replace(tmp_path / "link", tmp_path / "a")
+        await eventually(lambda: read.metric("reload_failed") == 1)
+        (tmp_path / "a").unlink()
+        (tmp_path / "a").write_text("good ")
+        await eventually(lambda: read.used == ["good b"])
+
+
+async def test_who_may_read_a_file_is_a_change(tmp_path: Path) -> None:
+    """A file that may not be read is mended with chmod or chown."""
+    async with watching(tmp_path) as (read, _):
+        (tmp_path / "a").chmod(0o600)
+        await eventually(lambda: read.used == ["ab"])
 
 
 async def test_all_are_read_when_asked_for(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from server.kserve.v2.inference_pb2 import (
     ModelReadyRequest,
     ModelStatistics,
     ModelStatisticsRequest,
+    RepositoryIndexRequest,
     ServerLiveRequest,
 )
 from server.kserve.v2.inference_pb2_grpc import GRPCInferenceServiceStub
@@ -146,6 +147,8 @@ async def test_what_cannot_be_answered_is_refused_and_the_server_goes_on() -> No
         assert not (await client.ModelReady(ModelReadyRequest(name="copy", version="2"))).ready
         refusal = await refused(client.ModelMetadata(ModelMetadataRequest(name="zz")))
         assert (refusal.info.reason, refusal.fields) == ("MODEL_NOT_FOUND", ["name"])
+        refusal = await refused(client.RepositoryIndex(RepositoryIndexRequest(repository_name="other")))
+        assert (refusal.info.reason, refusal.fields) == ("INVALID_PARAMETER", ["repository_name"])
 
 
 async def test_values_come_back_as_they_were_sent() -> None:
