@@ -50,16 +50,14 @@ class Pace:
 
     taken: float = PRIOR_S
     expected: float = PRIOR_S
+    value: float = 1.0
+    """Seconds for each second that was measured. It is asked for far more often than it changes."""
 
     def add(self, taken: float, expected: float) -> None:
         """Something took so many seconds, and would have taken so many."""
         self.taken += taken - FOLLOW * self.taken
         self.expected += expected - FOLLOW * self.expected
-
-    @property
-    def value(self) -> float:
-        """Seconds for each second that was measured."""
-        return self.taken / self.expected
+        self.value = self.taken / self.expected
 
 
 class WorkerCost:
