@@ -8,6 +8,7 @@ longer rows, a busy interpreter.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from engine.request import Request, Translate
 
@@ -108,8 +109,7 @@ class WorkerCost:
         return 1 + tokens * (self._step_lengths if beams == 1 else self._beam_lengths).value
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """What a call wants, before it is tokenised."""
 
     contents: int

@@ -1,8 +1,8 @@
 """What makes a translation look wrong, whoever asked for it: signs to count and to tell, not reasons to refuse."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from models.scripts import LATIN, is_written_in, letters_of, script
 
@@ -33,8 +33,7 @@ class GuardFlag(Enum):
     SCRIPT = "script"
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
+class Translated(NamedTuple):
     """What is judged."""
 
     source: str
