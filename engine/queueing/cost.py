@@ -222,4 +222,4 @@ class CostModel:
         return sum(worker.step_s(self.rows) for worker in self.workers) / len(self.workers) / self.rows
 
     def _encode_s(self, tokens: float) -> float:
-        return tokens * sum(worker.token_s() for worker in self.workers) / len(self.workers)
+        return tokens * sum(map(WorkerCost.token_s, self.workers)) / len(self.workers)
