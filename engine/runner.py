@@ -160,10 +160,9 @@ class Runner:
 
         Every other model that computes just now takes as much time as this one.
         """
-        cost, wanted = self._cost.of_work(work) + reserved, work.contents * work.beams
+        wanted = work.contents * work.beams
         with self._work:
             waiting = len(self._queue)
-            ahead = self._queue.ahead(work.caller, work.bulk, cost) if waiting else cost
             express = self._express_for(work, work.contents * places(work.beams))
         if express is not None:
             return self._cost.express_s(work, express.used_rows + wanted) * (1 + express.seat.rivals)
@@ -173,6 +172,10 @@ class Runner:
         rows = (used + min(free, waiting + wanted)) / self.workers
         seconds = self._cost.service_s(work, rows)
         if waiting or wanted > free:
+            ahead = self._cost.of_work(work) + reserved
+            if waiting:
+                with self._work:
+                    ahead = self._queue.ahead(work.caller, work.bulk, ahead)
             seconds += ahead / self.workers * self._cost.slowdown(rows)
         return seconds * (1 + rivals)
 

@@ -1,7 +1,7 @@
 """What languages are written in, as far as characters tell. A language that is not listed here is not judged."""
 
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 
 _NAMES = {
     "Arab": "ARABIC",
@@ -35,6 +35,8 @@ _NAMES = {
 SCRIPTS = {script: frozenset(names.split()) for script, names in _NAMES.items()}
 """Scripts (ISO 15924): the first words of the Unicode names of their letters."""
 LATIN = SCRIPTS["Latn"]
+MOST_FAMILIAR = 8192
+"""Characters that are remembered for each set of scripts: texts have no more than their vocabularies."""
 
 _LANGUAGES = """
     Latn: af az bs ca ceb cs cy da de en eo es et eu fi fil fr ga gl ha hr ht hu id ig is it jv la lb lt lv mg ms mt nb
@@ -70,6 +72,24 @@ def letters_of(tag: str) -> frozenset[str]:
     language, *subtags = tag.replace("_", "-").split("-")
     named = next((subtag.title() for subtag in subtags if len(subtag) == 4 and subtag.isalpha()), "")
     return SCRIPTS.get(named or SCRIPT_OF.get(language.lower(), ""), frozenset())
+
+
+def is_written_in(text: str, expected: frozenset[str]) -> bool:
+    """Whether `script` says of every letter of a text what is expected."""
+    familiar = _familiar(expected)
+    if familiar.issuperset(text):  # most texts have the same few characters
+        return True
+    new = set(text) - familiar
+    known = {character for character in new if not character.isalpha() or script(character) in expected}
+    if len(familiar) < MOST_FAMILIAR:
+        familiar |= known
+    return len(known) == len(new)
+
+
+@cache
+def _familiar(expected: frozenset[str]) -> set[str]:
+    """Characters of texts so far that are as expected, or no letters."""
+    return set()
 
 
 @lru_cache(maxsize=8192)

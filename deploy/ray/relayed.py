@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from server.errors import InternalError, ServerError
@@ -51,8 +51,7 @@ class Answered:
         later = sent - self.started
         call.model, call.labels = self.model, self.labels
         call.contents += [
-            replace(
-                content,
+            content._replace(
                 tokenized=content.tokenized + later,
                 arrived=content.arrived + later,
                 detokenized=content.detokenized + later,

@@ -218,6 +218,37 @@ class SearchedRows(Generic[S]):
         if self._ordered and not leaving and not self._beams.resized:
             self._reorder()
             return
+        if self._in_beams:
+            self._arrange(leaving)
+        else:
+            self._close_up(leaving)
+        for running in leaving:
+            del self.running[running]
+            self.tokens -= running.tokens(self.steps)
+            self._streaming -= running.streams
+            if running.processed is not None:
+                self._stage.end(running.processed)
+                self._processing = not self._stage.idle
+        if leaving:
+            self._update_ask()
+
+    def _close_up(self, leaving: Collection[Running]) -> None:
+        """The last rows take the places of those that leave: there is no beam, and most others need not be touched."""
+        left = [row for row, one in enumerate(self._owners) if one in leaving]
+        live = self.live - len(left)
+        last = [row for row in range(live, self.live) if row not in left]
+        sources, moves = [*range(live)], [*zip(last, left, strict=False)]  # those that leave and were last leave no gap
+        for parent, row in moves:
+            sources[row], self._owners[row] = parent, self._owners[parent]
+        del self._owners[live:]
+        self._ordered = False
+        self._greedy.close_up(moves, live)
+        self._stage.take(sources)
+        if copied_bytes := self._cache.take(sources):
+            self._told.moved(len(moves), copied_bytes)
+
+    def _arrange(self, leaving: Collection[Running]) -> None:
+        """As the beams want it. Other rows come before them."""
         kept = list[int]()
         if len(self.running) > len(self._in_beams):
             kept = [row for row, one in enumerate(self._owners) if one.number is None and one not in leaving]
@@ -235,15 +266,6 @@ class SearchedRows(Generic[S]):
             self.tokens -= running.tokens(self.steps)
             running.hold(live, self.steps)
             self.tokens += running.tokens(self.steps)
-        for running in leaving:
-            del self.running[running]
-            self.tokens -= running.tokens(self.steps)
-            self._streaming -= running.streams
-            if running.processed is not None:
-                self._stage.end(running.processed)
-                self._processing = not self._stage.idle
-        if leaving:
-            self._update_ask()
 
     def _reorder(self) -> None:
         """The same beam searches have as many hypotheses as before."""

@@ -83,11 +83,12 @@ class SlotCache:
 
     def begin_step(self, token_ids: TokenIds, ask: Ask) -> None:
         """Starts a step that feeds one token to each live row and finds what is asked of each."""
-        if ask is not self._ask and ask != self._ask:
-            self._logits.check_offered(ask)
-            # Of a graph that cannot be used, not every step is to find that out.
-            self._names = asks_logits(ask) and self._named.offered()
-            self._ask, self._more = ask, asks_more(ask)
+        if ask is not self._ask:
+            if ask != self._ask:
+                self._logits.check_offered(ask)
+                # Of a graph that cannot be used, not every step is to find that out.
+                self._names, self._more = asks_logits(ask) and self._named.offered(), asks_more(ask)
+            self._ask = ask  # also an equal one: it comes again at the next step
         total = self._rows.furthest + 1
         if total not in self._fitting:
             if total > self._target_capacity:  # also where nothing grows with the target

@@ -172,13 +172,25 @@ class GreedyRows:
         for parent, row in zip(parents, rows, strict=True):
             search = self._searches[row] = searches[parent]
             if row != parent:
-                since = slice(self._step if search is None else search.start, self._step + 1)
-                self._special[row] = self._special[parent]
-                self._tokens[since, row] = self._tokens[since, parent]
-                self._log_probs[since, row] = self._log_probs[since, parent]
+                self._copy(parent, row, search)
         if len(rows) < live:
             others = [row for row, search in enumerate(self._searches) if search is None]
             self._special[others] = NO_TOKEN
+
+    def close_up(self, moves: Sequence[tuple[int, int]], live: int) -> None:
+        """So many rows are left, before all others. moves: (old row, row) of those that are elsewhere now."""
+        for parent, row in moves:
+            search = self._searches[row] = self._searches[parent]
+            self._copy(parent, row, search)
+        del self._searches[live:]
+        self.fed = self._tokens[self._step, :live]
+
+    def _copy(self, parent: int, row: int, search: GreedySearch | None) -> None:
+        """What is kept of a row, whose search this is, to another."""
+        since = slice(self._step if search is None else search.start, self._step + 1)
+        self._special[row] = self._special[parent]
+        self._tokens[since, row] = self._tokens[since, parent]
+        self._log_probs[since, row] = self._log_probs[since, parent]
 
     def _treat(self, rows: Sequence[int], found: Found) -> list[int]:
         """Takes a worse token where the best is suppressed. Returns the rows that end with theirs."""

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection, Iterable, Sequence
+from itertools import filterfalse, repeat
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -121,9 +122,9 @@ class SentencePiecePair:
         code = self.spec.target_codes.get(target_language)
         if code is not None and pieces and not self.names_target(text):
             pieces.insert(0, code)
-        unknown, id_of = self.spec.unknown_id, self._ids.get
         before, after = self._beside(source_language)
-        return [*before, *[id_of(piece, unknown) for piece in pieces], self.spec.end_id, *after]
+        ids = map(self._ids.get, pieces, repeat(self.spec.unknown_id))
+        return [*before, *ids, self.spec.end_id, *after]
 
     def spans(self, text: str, target_language: str = "", source_language: str = "") -> list[Span]:
         """Where each token that `encode` gives stands in the text."""
@@ -145,8 +146,8 @@ class SentencePiecePair:
 
     def decode(self, token_ids: Iterable[int]) -> str:
         """The text of target tokens. Ids that stand for no text are skipped; an unknown token is written " ⁇ "."""
-        unknown, hidden, piece_of = self._unknown, self._hidden, self._pieces.get
-        pieces = [piece_of(token_id, unknown) for token_id in token_ids if token_id not in hidden]
+        shown = filterfalse(self._hidden.__contains__, token_ids)
+        pieces = [*map(self._pieces.get, shown, repeat(self._unknown))]
         text: str = self._target.decode_pieces(pieces) if pieces else ""
         text = text.replace(SPACE, " ").strip()
         return clean_up(text) if self.spec.cleans_up else text

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
@@ -71,7 +71,7 @@ class Admission:
         self._quotas = quotas
         self._max_waiting, self._engine = max_waiting, engine
         self._clock, self._chance = clock, chance
-        self._reserved, self._reserved_cost = Counter[str](), 0.0
+        self._reserved, self._reserved_cost = dict[str, int](), 0.0
         """Contents of each caller that were let in and are not in the queue yet, and what all of them cost."""
         self._refusal: Callable[[], ServerError] | None = None
         self._answers: deque[float] = deque(maxlen=WINDOW)
@@ -96,7 +96,7 @@ class Admission:
         cost = self._engine.cost_of(work)
         if self._quotas is not None and not goes_on:
             self._quotas.check(work.caller, work.contents, cost)
-        queued = self._engine.waiting + self._reserved.total()
+        queued = self._engine.waiting + sum(self._reserved.values())
         if not queued:  # the pace so far was the callers', not the server's
             self._answers.clear()
         self._check_places(work, queued)
@@ -104,7 +104,7 @@ class Admission:
             self._check_deadline(work, deadline)
         if self._quotas is not None:
             self._quotas.take(work.caller, work.contents, cost)
-        self._reserved[work.caller] += work.contents
+        self._reserved[work.caller] = self._reserved.get(work.caller, 0) + work.contents
         self._reserved_cost += cost
         return Permit(self, work, cost)
 
@@ -132,7 +132,7 @@ class Admission:
         waiting, most, left = queued + work.contents, self._max_waiting, self._max_waiting - queued
         if waiting > most:
             raise Overloaded(waiting, most, self._ticket(work, waiting - most))
-        own = self._engine.waiting_of(work.caller) + self._reserved[work.caller] if queued else 0
+        own = self._engine.waiting_of(work.caller) + self._reserved.get(work.caller, 0) if queued else 0
         share = (own + left) * PLACES // (PLACES + 1)
         if own and own + work.contents > share:
             waiting = own + work.contents

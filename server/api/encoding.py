@@ -11,12 +11,12 @@ from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2, translation_
 from models.encoding import Numbers, Pooling
 from models.encoding.classifier import Label, LabelledSpan
 from server.api.streams import Room, in_order
-from server.api.timings import timings
+from server.api.timings import write_timings
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.errors import OptionOutOfRange
 from server.translation.encoding.embeddings import Embedding, EncodingOptions, resolve_encoding
-from server.translation.encoding.labels import Classification, LabelOptions
+from server.translation.encoding.labels import LabelOptions
 from server.translation.translator import Translator
 
 POOLINGS = {
@@ -68,7 +68,10 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
         """Encodes every content of the request."""
         translator = self._models.find(request.model)
         embeddings = await translator.encode(request.contents, _options(request))
-        return encoding_pb2.EncodeResponse(embeddings=map(vectors_of, embeddings), model=translator.model.name)
+        response = encoding_pb2.EncodeResponse(model=translator.model.name)
+        for embedding in embeddings:
+            write_embedding(embedding, response.embeddings.add())
+        return response
 
     async def Classify(self, request: encoding_pb2.ClassifyRequest, context: object) -> encoding_pb2.ClassifyResponse:
         """Labels every content of the request, or its tokens."""
@@ -79,7 +82,16 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
             truncate=_plain("truncation", request.truncation, TRUNCATES),
         )
         found = await translator.classify(request.contents, options, request.second_contents)
-        return encoding_pb2.ClassifyResponse(classifications=map(_classification, found), model=translator.model.name)
+        response = encoding_pb2.ClassifyResponse(model=translator.model.name)
+        for classification in found:
+            message = response.classifications.add(
+                labels=_labels(classification.labels),
+                spans=map(_span, classification.spans),
+                source_tokens=classification.source_tokens,
+                truncated=classification.truncated,
+            )
+            write_timings(classification.timings, message.timings)
+        return response
 
     async def StreamEncode(
         self, requests: AsyncIterator[encoding_pb2.StreamEncodeRequest], context: object
@@ -141,29 +153,18 @@ def _plain(field: str, value: E, known: Mapping[E, T]) -> T:
     return known[value]
 
 
-def vectors_of(embedding: Embedding) -> encoding_pb2.Embedding:
-    """The vectors of one content."""
+def write_embedding(embedding: Embedding, message: encoding_pb2.Embedding) -> None:
+    """Fills the message in with the vectors of one content."""
     vectors = embedding.vectors
-    single = vectors.data.dtype == np.float32
-    return encoding_pb2.Embedding(
-        values=vectors.data.ravel().tolist() if single else None,
-        data=b"" if single else vectors.data.astype(vectors.data.dtype.newbyteorder("<"), copy=False).tobytes(),
-        scales=None if vectors.scales is None else vectors.scales.tolist(),
-        shape=vectors.shape,
-        source_tokens=embedding.source_tokens,
-        timings=timings(embedding.timings),
-        truncated=embedding.truncated,
-    )
-
-
-def _classification(found: Classification) -> encoding_pb2.Classification:
-    return encoding_pb2.Classification(
-        labels=_labels(found.labels),
-        spans=map(_span, found.spans),
-        source_tokens=found.source_tokens,
-        timings=timings(found.timings),
-        truncated=found.truncated,
-    )
+    if vectors.data.dtype == np.float32:
+        message.values.extend(vectors.data.ravel().tolist())
+    else:
+        message.data = vectors.data.astype(vectors.data.dtype.newbyteorder("<"), copy=False).tobytes()
+    if vectors.scales is not None:
+        message.scales.extend(vectors.scales.tolist())
+    message.shape.extend(vectors.shape)
+    message.source_tokens, message.truncated = embedding.source_tokens, embedding.truncated
+    write_timings(embedding.timings, message.timings)
 
 
 def _span(span: LabelledSpan) -> encoding_pb2.LabelledSpan:

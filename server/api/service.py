@@ -20,9 +20,9 @@ from engine.request import FinishReason
 from models.tokenizers.tokenizer import Span
 from server.api.decoding import message_of, options_of
 from server.api.documents import Documents, Task, check_count, format_of, patient
-from server.api.encoding import EncodingService, encoding_defaults, vector_options, vectors_of
+from server.api.encoding import EncodingService, encoding_defaults, vector_options, write_embedding
 from server.api.texts import check_contents, check_options, glossary_of, shape_of
-from server.api.timings import timings
+from server.api.timings import write_timings
 from server.api.ways import Way
 from server.catalog.catalog import Catalog, Entry
 from server.catalog.reloading import Reload, Report
@@ -33,7 +33,7 @@ from server.telemetry.guards import GuardFlag
 from server.translation.answer import Leg, TextDelta, TranslatedSentence, Translation
 from server.translation.options import Route
 from server.translation.pivot import translate_by_way
-from server.translation.scoring import Candidates, ScoredContent, TargetScore
+from server.translation.scoring import Candidates, TargetScore
 from server.translation.sharing.waiting import Reuse
 from server.translation.targets import Alignment, Attention, TargetText, TargetToken
 from server.translation.translator import Translator
@@ -111,9 +111,10 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         else:
             check_contents(request.contents, options)
             translations = await way.texts().translate(request.contents, shape, options)
-        return translation_pb2.TranslateResponse(
-            translations=map(_translation, translations), model=way.last.model.name
-        )
+        response = translation_pb2.TranslateResponse(model=way.last.model.name)
+        for translation in translations:
+            _write_translation(translation, response.translations.add())
+        return response
 
     async def TranslateDocument(
         self, request: translation_pb2.TranslateDocumentRequest, context: object
@@ -162,11 +163,11 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         translator = self._models.route(request.model, route.source_language, route.target_language)
         asked = route, options_of(request.decoding), vector_options(request), _prompt(request)
         results = await translator.translate_and_encode(request.contents, *asked)
-        return translation_pb2.TranslateAndEncodeResponse(
-            translations=[_translation(translation) for translation, _ in results],
-            embeddings=[vectors_of(embedding) for _, embedding in results],
-            model=translator.model.name,
-        )
+        response = translation_pb2.TranslateAndEncodeResponse(model=translator.model.name)
+        for translation, embedding in results:
+            _write_translation(translation, response.translations.add())
+            write_embedding(embedding, response.embeddings.add())
+        return response
 
     async def Score(self, request: translation_pb2.ScoreRequest, context: object) -> translation_pb2.ScoreResponse:
         """Scores the targets of every content."""
@@ -175,7 +176,13 @@ class TranslationService(translation_pb2_grpc.TranslationServiceServicer):
         translator = self._models.route(request.model, route.source_language, route.target_language)
         contents = [Candidates(one.content, tuple(one.targets)) for one in request.contents]
         scored = await translator.score(contents, route, _prompt(request))
-        return translation_pb2.ScoreResponse(contents=map(_scored_content, scored), model=translator.model.name)
+        response = translation_pb2.ScoreResponse(model=translator.model.name)
+        for content in scored:
+            message = response.contents.add(
+                targets=map(_target_score, content.targets), source_tokens=content.source_tokens
+            )
+            write_timings(content.timings, message.timings)
+        return response
 
 
 class ModelService(model_pb2_grpc.ModelServiceServicer):
@@ -216,22 +223,28 @@ def _prompt(request: Asked) -> str | None:
 def _stream_response(event: TextDelta | Translation) -> translation_pb2.StreamTranslateResponse:
     if isinstance(event, TextDelta):
         return translation_pb2.StreamTranslateResponse(text_delta=event.text)
-    return translation_pb2.StreamTranslateResponse(translation=_translation(event))
+    response = translation_pb2.StreamTranslateResponse()
+    _write_translation(event, response.translation)
+    return response
 
 
-def _translation(translation: Translation) -> translation_pb2.Translation:
-    return translation_pb2.Translation(
-        hypotheses=map(_hypothesis, translation.hypotheses),
-        source_tokens=translation.source_tokens,
-        timings=timings(translation.timings),
-        reuse=REUSES[translation.reuse],
-        legs=map(_leg, translation.legs),
-        seed=translation.seed,
-        guards=(GUARDS[guard] for guard in translation.guards),
-        retried=translation.retried,
-        sentences=map(_sentence, translation.sentences),
-        source_attention=None if translation.source_attention is None else _attention(translation.source_attention),
-    )
+def _write_translation(translation: Translation, message: translation_pb2.Translation) -> None:
+    """Fills the message in. What is made first and then put into another is copied, text and all."""
+    for target in translation.hypotheses:
+        _write_hypothesis(target, message.hypotheses.add())
+    for leg in translation.legs:
+        _write_leg(leg, message.legs.add())
+    write_timings(translation.timings, message.timings)
+    message.source_tokens, message.reuse = translation.source_tokens, REUSES[translation.reuse]
+    message.retried = translation.retried
+    if translation.guards:
+        message.guards.extend(GUARDS[guard] for guard in translation.guards)
+    if translation.sentences:
+        message.sentences.extend(map(_sentence, translation.sentences))
+    if translation.seed is not None:
+        message.seed = translation.seed
+    if translation.source_attention is not None:
+        message.source_attention.CopyFrom(_attention(translation.source_attention))
 
 
 def _sentence(sentence: TranslatedSentence) -> translation_pb2.Sentence:
@@ -248,28 +261,24 @@ def _span(span: Span) -> translation_pb2.Span:
     return translation_pb2.Span(begin=begin, end=end)
 
 
-def _leg(leg: Leg) -> translation_pb2.Leg:
-    return translation_pb2.Leg(
-        model=leg.model,
-        source_language_code=leg.source_language,
-        target_language_code=leg.target_language,
-        source_tokens=leg.source_tokens,
-        timings=timings(leg.timings),
-    )
+def _write_leg(leg: Leg, message: translation_pb2.Leg) -> None:
+    message.model, message.source_tokens = leg.model, leg.source_tokens
+    message.source_language_code, message.target_language_code = leg.source_language, leg.target_language
+    write_timings(leg.timings, message.timings)
 
 
-def _hypothesis(target: TargetText) -> translation_pb2.Hypothesis:
-    return translation_pb2.Hypothesis(
-        text=target.text,
-        score=target.score,
-        tokens=target.tokens,
-        finish_reason=FINISH_REASONS[target.finish_reason],
-        target_tokens=map(_target_token, target.target_tokens),
-        expected_utility=target.expected_utility,
-        alignment=None if target.alignment is None else _alignment(target.alignment),
-        attention=None if target.attention is None else _attention(target.attention),
-        log_prob=target.log_prob,
-    )
+def _write_hypothesis(target: TargetText, message: translation_pb2.Hypothesis) -> None:
+    message.text, message.tokens = target.text, target.tokens
+    message.score, message.log_prob = target.score, target.log_prob
+    message.finish_reason = FINISH_REASONS[target.finish_reason]
+    if target.target_tokens:
+        message.target_tokens.extend(map(_target_token, target.target_tokens))
+    if target.expected_utility is not None:
+        message.expected_utility = target.expected_utility
+    if target.alignment is not None:
+        message.alignment.CopyFrom(_alignment(target.alignment))
+    if target.attention is not None:
+        message.attention.CopyFrom(_attention(target.attention))
 
 
 def _alignment(alignment: Alignment) -> translation_pb2.Alignment:
@@ -298,14 +307,6 @@ def _tasks(model: ServedModel) -> Iterator[model_pb2.Task.ValueType]:
         yield model_pb2.TASK_SCORE
     if model.classifier is not None:
         yield model_pb2.TASK_CLASSIFY
-
-
-def _scored_content(scored: ScoredContent) -> translation_pb2.ScoredContent:
-    return translation_pb2.ScoredContent(
-        targets=map(_target_score, scored.targets),
-        source_tokens=scored.source_tokens,
-        timings=timings(scored.timings),
-    )
 
 
 def _target_score(target: TargetScore) -> translation_pb2.TargetScore:

@@ -48,7 +48,7 @@ def glossary_of(
     """Its terms. Raises OptionOutOfRange, BlankContent or OptionsConflict."""
     if len(request.glossary) > MOST_TERMS:
         raise OptionOutOfRange("glossary", len(request.glossary), 0, MOST_TERMS, what=" has terms, their number")
-    return tuple(_terms(request.glossary))
+    return tuple(_terms(request.glossary)) if request.glossary else ()
 
 
 def check_contents(contents: Sequence[str], options: Options) -> None:

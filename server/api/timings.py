@@ -1,25 +1,18 @@
 """Timings as the messages of the API have them."""
 
-from google.protobuf.duration_pb2 import Duration
-
 from dragoman.v1 import decoding_pb2
 from engine.request import Timings
 
 
-def timings(plain: Timings) -> decoding_pb2.Timings:
-    """Seconds as durations."""
-    return decoding_pb2.Timings(
-        queue=_duration(plain.queue),
-        encode=_duration(plain.encode),
-        decode=_duration(plain.decode),
-        total=_duration(plain.total),
-        steps=plain.steps,
-        tokenize=_duration(plain.tokenize),
-        detokenize=_duration(plain.detokenize),
-        mean_batch_rows=plain.mean_batch_rows,
-    )
-
-
-def _duration(seconds: float) -> Duration:
-    whole, nanos = divmod(round(seconds * 1e9), 10**9)
-    return Duration(seconds=whole, nanos=nanos)
+def write_timings(plain: Timings, message: decoding_pb2.Timings) -> None:
+    """Fills the message in, seconds as durations. What is made first and then put into another is copied."""
+    for seconds, duration in (
+        (plain.queue, message.queue),
+        (plain.encode, message.encode),
+        (plain.decode, message.decode),
+        (plain.total, message.total),
+        (plain.tokenize, message.tokenize),
+        (plain.detokenize, message.detokenize),
+    ):
+        duration.seconds, duration.nanos = divmod(round(seconds * 1e9), 10**9)
+    message.steps, message.mean_batch_rows = plain.steps, plain.mean_batch_rows

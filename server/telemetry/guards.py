@@ -1,10 +1,10 @@
 """What makes a translation look wrong, whoever asked for it: signs to count and to tell, not reasons to refuse."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
-from models.scripts import LATIN, letters_of, script
+from models.scripts import LATIN, is_written_in, letters_of, script
 
 LONGEST_LOOP = 8
 """Most tokens of a block that is taken to be repeated: models that loop do so over a word or a short phrase."""
@@ -33,8 +33,7 @@ class GuardFlag(Enum):
     SCRIPT = "script"
 
 
-@dataclass(frozen=True, slots=True)
-class Translated:
+class Translated(NamedTuple):
     """What is judged."""
 
     source: str
@@ -66,6 +65,8 @@ def guard_flags(of: Translated) -> Iterator[GuardFlag]:
 
 def ends_in_loop(token_ids: Sequence[int]) -> bool:
     """Whether the last tokens are one block over and over, the last of them cut or not."""
+    if not token_ids or token_ids[-1] not in token_ids[-1 - LONGEST_LOOP : -1]:  # as in most texts: no block ends so
+        return False
     for size in range(1, LONGEST_LOOP + 1):
         length = max(REPEATS * size, LOOP_TOKENS)
         tail = token_ids[-length:]
@@ -77,9 +78,7 @@ def ends_in_loop(token_ids: Sequence[int]) -> bool:
 def is_of_another_script(text: str, language: str) -> bool:
     """Whether most letters are of none that the language is written in."""
     expected = letters_of(language)
-    if not expected or (expected == LATIN and text.isascii()):
-        return False
-    if all(script(character) in expected for character in set(text) if character.isalpha()):  # so it is of most texts
+    if not expected or (expected == LATIN and text.isascii()) or is_written_in(text, expected):
         return False
     letters = [script(character) for character in text if character.isalpha()]
     return len(letters) >= SCRIPT_LETTERS and 2 * sum(one in expected for one in letters) < len(letters)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, takewhile
+from typing import NamedTuple
 
 from models.tokenizers.tokenizer import NOWHERE, Span, Tokenizer
 from models.tokenizers.tokenizer_json import TokenizerJson
@@ -20,8 +21,7 @@ FIRST_TOKENS_PER_CHARACTER, FOLLOW = 0.25, 1 / 256
 """What is guessed before there were texts, and the weight of the newest text in later guesses."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceText:
+class SourceText(NamedTuple):
     """A text as tokens."""
 
     text: str
@@ -61,8 +61,8 @@ class SourceReader:
         """A text with more cannot fit, so it is refused without tokenising it."""
         self._metrics = metrics
         self._tokens_per_character = FIRST_TOKENS_PER_CHARACTER
-        self._tokens_of_nothing: dict[Reading, int] = {}
-        """Tokens of an empty text: the end token, and what else is put around a text."""
+        self._tokens_of_nothing: dict[tuple[str, str, str], int] = {}
+        """Of an empty text behind a prompt in two languages: the end token, and what else is put around a text."""
 
     def check(self, texts: Mapping[str, str], reading: Reading = Reading()) -> None:
         """The checks that cost next to nothing. Raises BlankContent or SourceTooLong."""
@@ -142,9 +142,10 @@ class SourceReader:
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
     def _of_nothing(self, reading: Reading) -> int:
-        if reading not in self._tokens_of_nothing:
-            self._tokens_of_nothing[reading] = len(self._encode(reading.prompt, reading))
-        return self._tokens_of_nothing[reading]
+        around = reading.prompt, reading.target_language, reading.source_language
+        if around not in self._tokens_of_nothing:
+            self._tokens_of_nothing[around] = len(self._encode(reading.prompt, reading))
+        return self._tokens_of_nothing[around]
 
     def _encode(self, text: str, reading: Reading) -> list[int]:
         return self._tokenizer.encode(text, reading.target_language, reading.source_language)

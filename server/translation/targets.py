@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,8 +75,7 @@ class TargetText:
     """What it was written from, as the hypothesis has them. Empty for one that is put together from several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Detokenized:
+class Detokenized(NamedTuple):
     """The texts of one content's hypotheses."""
 
     texts: tuple[TargetText, ...]

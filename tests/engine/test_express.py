@@ -84,9 +84,9 @@ def test_a_forecast_knows_who_goes_there() -> None:
         work = Work(1, 8, 8, 1, 16, "modest")
         alone_s = service.runner._cost.express_s(work, 1)
         assert service.runner.finish_s(work) == pytest.approx(alone_s)
-        assert service.runner.finish_s(replace(work, caller="greedy")) > alone_s
-        assert service.runner.finish_s(replace(work, contents=EXPRESS_ROWS + 1)) > alone_s
-        vector = replace(work, beams=0, max_new_tokens=0)
+        assert service.runner.finish_s(work._replace(caller="greedy")) > alone_s
+        assert service.runner.finish_s(work._replace(contents=EXPRESS_ROWS + 1)) > alone_s
+        vector = work._replace(beams=0, max_new_tokens=0)
         assert service.runner.finish_s(vector) == service.runner._cost.spent(8, 0)
 
 

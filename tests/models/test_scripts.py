@@ -3,7 +3,7 @@
 import pytest
 from langcodes import Language
 
-from models.scripts import SCRIPT_OF, SCRIPTS, letters_of, script
+from models.scripts import SCRIPT_OF, SCRIPTS, is_written_in, letters_of, script
 
 
 @pytest.mark.parametrize("language", SCRIPT_OF)
@@ -41,3 +41,13 @@ def test_what_is_not_known_is_not_judged(tag: str) -> None:
 def test_letters_of_a_language_are_its_scripts(language: str, letters: str) -> None:
     found = {script(letter) for letter in letters if letter.isalpha()}
     assert found <= letters_of(language)
+
+
+def test_what_was_familiar_in_one_script_is_a_stranger_in_another() -> None:
+    latin, greek = SCRIPTS["Latn"], SCRIPTS["Grek"]
+    for _ in range(2):  # at first, and once its characters are known
+        assert is_written_in("Olá, 3 vezes!", latin)
+        assert not is_written_in("Olá", greek)
+        assert is_written_in("Γειά!", greek)
+        assert not is_written_in("Γειά", latin)
+        assert not is_written_in("Olá, Γειά", latin)

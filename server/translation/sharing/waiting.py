@@ -41,7 +41,8 @@ class Waiting:
         self.left: Callable[[Waiting], None] = _nobody
         """Is told, once, when nobody waits for it any more."""
         self._events: deque[Event] = deque()
-        self._came = asyncio.Event()
+        self._turn: asyncio.Future[None] | None = None
+        """Of who waits for the next one."""
 
     def leave(self) -> None:
         """Nobody waits for it any more."""
@@ -59,7 +60,8 @@ class Waiting:
             self._events[-1] = Tokens(unread.token_ids + event.token_ids)  # one message of both is half the work
         else:
             self._events.append(event)
-        self._came.set()
+        if self._turn is not None and not self._turn.done():
+            self._turn.set_result(None)
 
     async def event(self) -> Event:
         """The next event. Raises ServerError for a failure.
@@ -67,8 +69,8 @@ class Waiting:
         Tokens that came since the last one are one event: whoever is slower than the engine is told several at once.
         """
         while not self._events:
-            self._came.clear()
-            await self._came.wait()
+            self._turn = asyncio.get_running_loop().create_future()
+            await self._turn
         event = self._events.popleft()
         if not isinstance(event, Failed):
             return event
