@@ -21,8 +21,10 @@ from tests.client.fake_server import FakeServer, serving
 hypothesis.settings.register_profile("untimed", deadline=None)
 hypothesis.settings.load_profile("untimed")
 
-# A shell that starts pytest in the background makes it ignore Ctrl-C, and so the processes that tests interrupt.
+# A shell that starts pytest in the background makes it ignore Ctrl-C, `nohup` that a terminal is closed, and so the
+# processes that tests interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 if TORCH := find_spec("torch") is not None:
     import torch
