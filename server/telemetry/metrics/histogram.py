@@ -32,20 +32,12 @@ class Histogram(Collector):
         """The one with these values of the labels. Whoever counts often keeps it."""
         return self._series.setdefault(values, Series(self._bounds))
 
-    def describe(self) -> Iterator[Metric]:
-        """By what names it is found: some ask a registry for a few of them."""
-        yield self._family()
-
     def collect(self) -> Iterator[Metric]:
         """As they are now."""
-        family = self._family()
+        family = HistogramMetricFamily(self._name, self._meaning, labels=self._labels)
         for values, series in list(self._series.items()):
             series.add_to(family, values)
         yield family
-
-    def _family(self) -> HistogramMetricFamily:
-        """Without a series."""
-        return HistogramMetricFamily(self._name, self._meaning, labels=self._labels)
 
 
 class Series:

@@ -3,7 +3,6 @@
 from concurrent.futures import ThreadPoolExecutor
 
 import prometheus_client
-import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.samples import Sample
 
@@ -39,17 +38,6 @@ def test_a_series_counts_from_zero() -> None:
     registry = CollectorRegistry()
     Histogram("seconds", "How long.", ["model"], BOUNDS, registry).labels("en-pt")
     assert {one.value for one in samples(registry)} == {0.0}
-
-
-def test_it_is_found_by_its_names() -> None:
-    registry = CollectorRegistry()
-    histogram = Histogram("seconds", "How long.", ["model"], BOUNDS, registry)
-    histogram.labels("en-pt").observe(0.25)
-    for name in ("seconds_count", "seconds_sum", "seconds_bucket"):
-        [family] = registry.restricted_registry([name]).collect()
-        assert {one.name for one in family.samples} == {name}
-    with pytest.raises(ValueError, match="Duplicated"):
-        Histogram("seconds", "Again.", ["model"], BOUNDS, registry)
 
 
 def test_threads_lose_no_value() -> None:
