@@ -8,10 +8,9 @@ that a caller chooses.
 from collections.abc import Sequence
 from functools import cache
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disable_created_metrics
 
 from server import errors
-from server.telemetry.metrics.histogram import Histogram
 
 LATENCY_SECONDS: Sequence[float] = (
     *(0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.035, 0.05, 0.075, 0.1, 0.15, 0.2, 0.35, 0.5, 0.75),
@@ -36,8 +35,8 @@ class CallMetrics:
             "dragoman_rpc_duration_seconds",
             "From the arrival of an RPC's request to its last response.",
             ["method", "code"],
-            LATENCY_SECONDS,
-            registry,
+            registry=registry,
+            buckets=LATENCY_SECONDS,
         )
         self._in_flight = Gauge(
             "dragoman_rpc_in_flight", "RPCs whose answer is not sent.", ["method"], registry=registry
@@ -60,7 +59,7 @@ class CallMetrics:
         """An RPC is answered, with the name of a gRPC status code."""
         requests, durations = self._answered(method, code)
         requests.inc()
-        durations.observe(seconds, trace_id)
+        durations.observe(seconds, exemplar(trace_id))
 
     def rpc_ended(self, method: str) -> None:
         """Nothing of its answer is left to be sent."""
@@ -81,3 +80,8 @@ def fault_reasons() -> list[str]:
     """The reasons of errors that are the server's fault."""
     found = (one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, errors.ServerError))
     return [one.reason for one in found if hasattr(one, "reason") and one.status in FAULTS]
+
+
+def exemplar(trace_id: str) -> dict[str, str] | None:
+    """What OpenMetrics shows beside the bucket that a timing falls into."""
+    return {"trace_id": trace_id} if trace_id else None

@@ -5,14 +5,13 @@ The families are registered once; each model has its own series of them.
 
 from collections.abc import Callable, Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from engine.observer import RestartCause
 from engine.request import PHASES, FinishReason, Timings
 from kernels.library import Counters
 from server.telemetry.guards import GuardFlag
-from server.telemetry.metrics.call import LATENCY_SECONDS
-from server.telemetry.metrics.histogram import Histogram
+from server.telemetry.metrics.call import LATENCY_SECONDS, exemplar
 from server.telemetry.metrics.kernel import KernelFamilies
 from server.telemetry.metrics.step import StepFamilies, WorkerMetrics
 
@@ -67,7 +66,7 @@ class ModelFamilies:
         return Counter(name, meaning, ["model", *labels], registry=self._registry)
 
     def _histogram(self, name: str, meaning: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(name, meaning, ["model", *labels], buckets, self._registry)
+        return Histogram(name, meaning, ["model", *labels], registry=self._registry, buckets=buckets)
 
 
 class ModelMetrics:
@@ -131,11 +130,11 @@ class ModelMetrics:
 
     def tokenized(self, seconds: float, trace_id: str = "") -> None:
         """A content became source tokens."""
-        self._tokenize.observe(seconds, trace_id)
+        self._tokenize.observe(seconds, exemplar(trace_id))
 
     def detokenized(self, seconds: float, trace_id: str = "") -> None:
         """A content's hypotheses became text."""
-        self._detokenize.observe(seconds, trace_id)
+        self._detokenize.observe(seconds, exemplar(trace_id))
 
     def flagged(self, flag: GuardFlag) -> None:
         """A translation looks wrong."""
@@ -143,27 +142,27 @@ class ModelMetrics:
 
     def first_token(self, seconds: float, trace_id: str = "") -> None:
         """A content has its first target token, so long after it arrived."""
-        self._first_token.observe(seconds, trace_id)
+        self._first_token.observe(seconds, exemplar(trace_id))
 
     def finished(
         self, reason: FinishReason, timings: Timings, source_tokens: int, target_tokens: int, trace_id: str = ""
     ) -> None:
         """A content is translated. Reason and target tokens are the best hypothesis's."""
         self.encoded(timings, source_tokens, trace_id)
-        self._decode.observe(timings.decode, trace_id)
+        self._decode.observe(timings.decode, exemplar(trace_id))
         self._target_tokens.inc(target_tokens)
         self._finished[reason].inc()
 
     def encoded(self, timings: Timings, source_tokens: int, trace_id: str = "") -> None:
         """A content is encoded, be it into a vector or on its way to a translation."""
-        self._queue.observe(timings.queue, trace_id)
-        self._encode.observe(timings.encode, trace_id)
+        self._queue.observe(timings.queue, exemplar(trace_id))
+        self._encode.observe(timings.encode, exemplar(trace_id))
         self._source_tokens.inc(source_tokens)
 
     def scored(self, timings: Timings, source_tokens: int, target_tokens: int, trace_id: str = "") -> None:
         """The given targets of a content are scored."""
         self.encoded(timings, source_tokens, trace_id)
-        self._decode.observe(timings.decode, trace_id)
+        self._decode.observe(timings.decode, exemplar(trace_id))
         self._scored_tokens.inc(target_tokens)
 
     def shared(self) -> None:
