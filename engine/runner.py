@@ -73,8 +73,9 @@ class Runner:
         self._closing = False
         lock = threading.RLock()
         self._work = threading.Condition(lock)
-        self._arrivals = Arrivals()
         """Somebody may have something to do: a request came, or it is time to end. Its lock is the queue's."""
+        self._arrivals = Arrivals()
+        """Requests that came. Noted with that lock."""
         self._express_rows, self._express_work = express_rows, threading.Condition(lock)
         """The express worker may have something to do. With the same lock."""
         self._supervisor = Supervisor(
