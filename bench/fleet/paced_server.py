@@ -6,7 +6,7 @@ machines or GPUs of their own do.
 
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.batch.encoder_runs import EncoderRuns
@@ -14,18 +14,21 @@ from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Found
 from engine.queueing.cost import Measured
 from engine.request import Request
+from kernels.steps import SoFar
 from server.__main__ import main
 
 PACE = Measured(fixed=0.008, each=0.0004, token=0.0008)
 """Some ten times what int8 takes: what is computed then hardly counts."""
 
-end_step, encode = SearchedRows.end_step, EncoderRuns[Any]._encode
+end_steps, encode = SearchedRows.end_steps, EncoderRuns[Any]._encode
 
 
-def end_step_slowly(rows: SearchedRows[Any]) -> Found:
-    """Stands for the end of a step."""
+def end_step_slowly(
+    rows: SearchedRows[Any], most: int, called: Callable[[], bool], arrivals: SoFar
+) -> tuple[Found, int]:
+    """Stands for the end of a step. None takes so little that several are made together."""
     time.sleep(PACE.fixed + PACE.each * rows.live)
-    return end_step(rows)
+    return end_steps(rows, 1, called, arrivals)
 
 
 def encode_slowly(
@@ -37,6 +40,6 @@ def encode_slowly(
 
 
 if __name__ == "__main__":
-    SearchedRows.end_step = end_step_slowly  # type: ignore[assignment, method-assign]
+    SearchedRows.end_steps = end_step_slowly  # type: ignore[assignment, method-assign]
     EncoderRuns._encode = encode_slowly  # type: ignore[assignment, method-assign]
     sys.exit(main(sys.argv[1:]))

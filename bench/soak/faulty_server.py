@@ -3,35 +3,36 @@
 import random
 import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Found
+from kernels.steps import SoFar
 from server.__main__ import main as server
 
-STEPS_BETWEEN = 500
+TURNS_BETWEEN = 500
 """Between two faults, on average."""
 HANGS = 0.05
 """How many of them are hangs, which it takes ten seconds to notice."""
 HANG_S = 60.0
 """How long one is. Its thread, which another has replaced by then, fails when it comes back and frees what it has."""
 
-end_step = SearchedRows.end_step
+end_steps = SearchedRows.end_steps
 
 
-def end_or_fail(rows: SearchedRows[Any]) -> Found:
-    """Stands for the end of a step."""
-    if random.random() < 1 / STEPS_BETWEEN:
+def end_or_fail(rows: SearchedRows[Any], most: int, called: Callable[[], bool], arrivals: SoFar) -> tuple[Found, int]:
+    """Stands for the end of the steps of a turn."""
+    if random.random() < 1 / TURNS_BETWEEN:
         if random.random() < HANGS:
             threading.Event().wait(HANG_S)
         raise random.choice((RuntimeError("a kernel is broken"), MemoryError()))
-    return end_step(rows)
+    return end_steps(rows, most, called, arrivals)
 
 
 def main(arguments: Sequence[str]) -> int:
     """Serves so. Returns the exit code."""
-    SearchedRows.end_step = end_or_fail  # type: ignore[assignment, method-assign]
+    SearchedRows.end_steps = end_or_fail  # type: ignore[assignment, method-assign]
     return server(arguments)
 
 

@@ -6,7 +6,6 @@ A running batch knows no queue and no thread, and which row is whose is `Searche
 import time
 from collections.abc import Callable, Sequence
 from math import inf
-from operator import attrgetter
 from typing import Generic
 
 from engine.batch.answers import Answers
@@ -44,7 +43,6 @@ PATIENCE_S = {"cpu": 0.0, "cuda": 0.01}
 however many join, several runs in a row, so that more rows share the steps that follow."""
 TOGETHER_S = 0.002
 """Steps that nobody need see are made together while they take no longer than this."""
-IS_CANCELLED: Callable[[Running], bool] = attrgetter("request.cancelled")
 
 
 class RunningBatch(Generic[S]):
@@ -188,7 +186,7 @@ class RunningBatch(Generic[S]):
             if isinstance(scored, Score):  # translations gave their rows back when they were found
                 self._give_back(scored, 0)
             self._observer.cancelled()
-        leaving = [*filter(IS_CANCELLED, self._rows.running)]
+        leaving = [running for running in self._rows.running if running.request.cancelled]
         if leaving:
             self._drop(leaving)
             for left in {running.request: None for running in leaving}:

@@ -17,7 +17,7 @@ PARTS, ANSWERS = 4, 25_000
 FAULTS = """
 import sys
 from bench.soak import faulty_server
-faulty_server.STEPS_BETWEEN = 40
+faulty_server.TURNS_BETWEEN = 40
 sys.exit(faulty_server.main(sys.argv[1:]))
 """
 """A server whose engine crashes and hangs, and more often than the soak's: one part takes a thousand steps or two."""

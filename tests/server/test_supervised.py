@@ -17,15 +17,15 @@ import sys
 from engine.batch.searched_rows import SearchedRows
 from server.__main__ import main
 
-end_step = SearchedRows.end_step
+end_steps = SearchedRows.end_steps
 
-def fault(rows):
+def fault(rows, *given):
     tokens = max(len(one.request.source_ids) for one in rows.running)
     if tokens > 40:
         raise RuntimeError("a kernel is broken")
-    return end_step(rows)
+    return end_steps(rows, *given)
 
-SearchedRows.end_step = fault
+SearchedRows.end_steps = fault
 sys.exit(main(sys.argv[1:]))
 """
 """A server whose engine crashes over long texts."""
@@ -35,15 +35,15 @@ import sys, threading
 from engine.batch.searched_rows import SearchedRows
 from server.__main__ import main
 
-end_step, hung = SearchedRows.end_step, []
+end_steps, hung = SearchedRows.end_steps, []
 
-def fault(rows):
+def fault(rows, *given):
     if not hung and max(len(one.request.source_ids) for one in rows.running) > 40:
         hung.append(rows)
         threading.Event().wait()
-    return end_step(rows)
+    return end_steps(rows, *given)
 
-SearchedRows.end_step = fault
+SearchedRows.end_steps = fault
 sys.exit(main(sys.argv[1:]))
 """
 """A server whose engine hangs over its first long text."""
@@ -53,14 +53,14 @@ import sys
 from engine.batch.searched_rows import SearchedRows
 from server.__main__ import main
 
-end_step = SearchedRows.end_step
+end_steps = SearchedRows.end_steps
 
-def fault(rows):
+def fault(rows, *given):
     if any(len(one.request.source_ids) > 40 and one.steps(rows.steps) == 3 for one in rows.running):
         raise RuntimeError("a kernel is broken")
-    return end_step(rows)
+    return end_steps(rows, *given)
 
-SearchedRows.end_step = fault
+SearchedRows.end_steps = fault
 sys.exit(main(sys.argv[1:]))
 """
 """A server whose engine crashes in the fourth step of a long text."""
