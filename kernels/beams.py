@@ -177,7 +177,7 @@ class BeamSteps:
         if ends is not self._ends or spare is not self._spare:
             step.ends, step.spare = (_address(array, np.int64, wanted.shape) for array in (ends, spare))
             self._ends, self._spare = ends, spare
-        step.plain = plain
+        step.at, step.ended_count, step.plain = 0, 0, plain
         try:
             made = following.beams(self._step_at, min(most, self._left))
         finally:
@@ -209,7 +209,6 @@ class BeamSteps:
         at, of_part = self._at, self._of_part
         costs_at = at + 2 * of_part
         step.parents, step.tokens, step.next_costs, step.parent_rows = at, at + of_part, costs_at, costs_at + of_part
-        step.at = step.ended_count = 0
 
     def _made_last(self, steps: int) -> ExtendedBeams:
         """What the last of so many steps has made of the hypotheses."""

@@ -14,7 +14,7 @@ from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Found
 from engine.queueing.cost import Measured
 from engine.request import Request
-from kernels.steps import SoFar
+from kernels.steps import Arrivals
 from server.__main__ import main
 
 PACE = Measured(fixed=0.008, each=0.0004, token=0.0008)
@@ -24,7 +24,7 @@ end_steps, encode = SearchedRows.end_steps, EncoderRuns[Any]._encode
 
 
 def end_step_slowly(
-    rows: SearchedRows[Any], most: int, called: Callable[[], bool], arrivals: SoFar
+    rows: SearchedRows[Any], most: int, called: Callable[[], bool], arrivals: Arrivals | None
 ) -> tuple[Found, int]:
     """Stands for the end of a step. None takes so little that several are made together."""
     time.sleep(PACE.fixed + PACE.each * rows.live)

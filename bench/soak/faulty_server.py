@@ -8,7 +8,7 @@ from typing import Any
 
 from engine.batch.searched_rows import SearchedRows
 from engine.decoder import Found
-from kernels.steps import SoFar
+from kernels.steps import Arrivals
 from server.__main__ import main as server
 
 TURNS_BETWEEN = 500
@@ -21,7 +21,9 @@ HANG_S = 60.0
 end_steps = SearchedRows.end_steps
 
 
-def end_or_fail(rows: SearchedRows[Any], most: int, called: Callable[[], bool], arrivals: SoFar) -> tuple[Found, int]:
+def end_or_fail(
+    rows: SearchedRows[Any], most: int, called: Callable[[], bool], arrivals: Arrivals | None
+) -> tuple[Found, int]:
     """Stands for the end of the steps of a turn."""
     if random.random() < 1 / TURNS_BETWEEN:
         if random.random() < HANGS:

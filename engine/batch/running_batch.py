@@ -35,7 +35,7 @@ from engine.request import (
     Tokens,
     Translate,
 )
-from kernels.steps import NEVER_MIND, Arrivals
+from kernels.steps import Arrivals
 from models.encoding import Encoding, Vectors
 
 PATIENCE_S = {"cpu": 0.0, "cuda": 0.01}
@@ -146,12 +146,10 @@ class RunningBatch(Generic[S]):
             self._refuse(error)
             return
         self.answers.deliver()
-        most, arrivals = 1, NEVER_MIND
+        most = 1
         if self._rows.unseen:  # and none of them ends after a deadline
             most = int(min(TOGETHER_S, self._earliest - started) / step_s)
-            if self.free_rows > 0:
-                arrivals = self._arrivals.so_far()
-                most = 1 if self._called() else most
+        arrivals = self._arrivals if self.free_rows > 0 else None
         found, steps = self._rows.end_steps(most, self._may_join, arrivals)
         ended = time.perf_counter()
         self._computed += steps * rows

@@ -17,7 +17,7 @@ from engine.processors.stage import ProcessorStage
 from engine.request import Hypothesis
 from engine.search.beam_rows import BeamRows
 from engine.search.greedy import GreedyRows
-from kernels.steps import SoFar
+from kernels.steps import NEVER_MIND, Arrivals
 
 
 class SearchedRows(Generic[S]):
@@ -114,15 +114,15 @@ class SearchedRows(Generic[S]):
             return None
         return self._beams.outlook if self._in_beams else EACH_BEST
 
-    def end_steps(self, most: int, called: Callable[[], bool], arrivals: SoFar) -> tuple[Found, int]:
+    def end_steps(self, most: int, called: Callable[[], bool], arrivals: Arrivals | None) -> tuple[Found, int]:
         """Waits for it. Makes up to `most` steps of those that nobody need see, unless somebody calls.
 
-        arrivals: before which nobody called, for steps that are made without the interpreter.
+        arrivals: of those who may call, for steps that are made without the interpreter. None: nobody may.
         Returns what the last one found, and how many were made.
         """
         made = 0
         while True:
-            found, steps = self._follow(most - made, arrivals) or (self._append(), 1)
+            found, steps = self._follow(most - made, called, arrivals) or (self._append(), 1)
             made += steps
             if self._greedy.unsettled or self._beams.unsettled or made >= most or called():
                 break
@@ -133,14 +133,18 @@ class SearchedRows(Generic[S]):
         self.tokens += made * self.live
         return found, made
 
-    def _follow(self, most: int, arrivals: SoFar) -> tuple[Found, int] | None:
+    def _follow(self, most: int, called: Callable[[], bool], arrivals: Arrivals | None) -> tuple[Found, int] | None:
         """Ends the step, and makes others, if all rows are of one search and the cache can."""
         if self._following is None or self._processing:
             return None
         search = self._greedy if not self._in_beams else self._beams if self._ordered and self._beams.orderly else None
         if search is None:
             return None
-        followed = self._following.follow(search, most, arrivals)
+        so_far = NEVER_MIND
+        if most > 1 and arrivals is not None:
+            so_far = arrivals.so_far()
+            most = 1 if called() else most
+        followed = self._following.follow(search, most, so_far)
         if followed is None:
             return None
         if followed.moved_bytes:

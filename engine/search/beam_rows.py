@@ -111,7 +111,7 @@ class BeamRows:
         """Makes a step of every search, which leaves `parents` and `tokens` unless something is `unsettled`."""
         if self._groups.new:
             self._share_rows()
-        self._see(self._extend(found, self._beams()), self._watched())
+        self._see(self._extend(found, Beams(self._rows, self._costs, self._wanted, self._special)), self._watched())
 
     def follow(self, following: Following, found: Found, most: int) -> int:
         """Makes up to `most` decoder steps, and steps of every search. See `engine.decoder.Goes`. If `orderly`."""
@@ -119,7 +119,8 @@ class BeamRows:
         watched, plain = self._watched(), self._due - self._paths.steps - 1
         ending = Ending(self._ends, self._spare, 0 if watched else plain)
         together = 1 if watched else max(1, min(most, plain + 1))
-        (*before, last), ended = self._extend.follow(following, found, self._beams(), together, ending)
+        beams = Beams(self._rows, self._costs, self._wanted, self._special)
+        (*before, last), ended = self._extend.follow(following, found, beams, together, ending)
         for one in ended:
             length = self._paths.length(one.search) + one.step
             self._search(one.search).end(
@@ -134,9 +135,6 @@ class BeamRows:
     def _past(self, number: int, length: int) -> Past:
         """Of the hypotheses of a search when they had so many tokens."""
         return Past(partial(self._paths.tokens, number, length), partial(self._paths.costs, number, length))
-
-    def _beams(self) -> Beams:
-        return Beams(self._rows, self._costs, self._wanted, self._special)
 
     def _watched(self) -> bool:
         """Every step has to be seen to."""
