@@ -22,6 +22,7 @@ from prometheus_client import CollectorRegistry
 
 from dragoman import __version__
 from engine.devices.machine import Machine
+from engine.devices.memory import give_back_freed
 from engine.devices.session import DeviceError
 from models.package.checked import PackageError
 from models.package.seal import SealError
@@ -140,8 +141,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
         credentials = tls.credentials()
         process.describe_certificate(lambda: tls.expiry)
     server, port = open_server(settings, bounds, [interceptor], credentials)
-    if (http_port := own_http_port(settings, port)) is not None:
-        await http_port.loaded()  # rows are counted by what the process has before them
+    http_port = own_http_port(settings, port)
     reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
     if sources:  # before anybody is told that it serves: without, the signal would end it
         signals.on_hangup(reloads.asked.set)
@@ -170,6 +170,7 @@ async def serve_traced(settings: Settings, signals: StopSignals, tracing: Tracin
             if http_port is not None:
                 faces = models, documents, calls, entrance, traffic, lambda: health.state, metrics.page
                 http = await http_port.open(*faces, tls, not isinstance(door, OpenDoor), versions)
+            give_back_freed()  # of what was there only while models were loaded
             if settings.canary_health:
                 health.set(serving=await canaries.check())
             else:  # its answers say nothing of health, so nobody waits for them

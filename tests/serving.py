@@ -111,10 +111,8 @@ def tokenizer() -> Tokenizer:
     return SentencePiecePair.load(ZOO, SentencePieceSpec(end_id=END, unknown_id=1, hidden_ids=(END, PAD)))
 
 
-@cache
-def langid() -> Langid:
-    """Loaded once: that takes most of a second."""
-    return Langid()
+langid = cache(Langid)
+"""Loaded once for the same languages: that takes most of a second."""
 
 
 @dataclass

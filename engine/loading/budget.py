@@ -196,7 +196,7 @@ def _told(loads: Sequence[HostLoad], rows: int, memory: HostMemory) -> str:
     if memory.served:
         nothing = (
             "not even one row fits: raise it, or lower --cache-mb and --max-waiting (besides), or --max-waiting, "
-            "--max-connections, --max-incoming and --max-message-bytes (callers)"
+            "--max-connections, --max-incoming and --max-message-bytes, or pass --no-http (callers)"
         )
     return (
         f"{models}{most.workers} workers of {most.rows} rows of {most.source_tokens} source and {most.target_tokens} "

@@ -18,7 +18,7 @@ from server.api.methods import Method
 from server.catalog.catalog import Catalog
 from server.http.asked import Asked
 from server.http.compatible.deepl import DeepL
-from server.http.compatible.detection import Detector
+from server.http.compatible.detection import Ranking
 from server.http.compatible.libretranslate import LibreTranslate
 from server.http.compatible.openai import OpenAI
 from server.http.compatible.texts import Texts
@@ -43,7 +43,8 @@ class Served:
     models: Catalog[Translator]
     methods: Sequence[Method]
     documents: Documents
-    detector: Detector
+    detector: Callable[[tuple[str, ...]], Ranking]
+    """Loads what tells these languages apart."""
     health: Callable[[], str]
     """"ok", or why calls are not answered."""
     metrics: Callable[[bool], Awaitable[bytes]]

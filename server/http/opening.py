@@ -1,6 +1,5 @@
 """What the settings say of the HTTP port, and whether what it takes is installed."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 from dragoman import __version__
@@ -10,8 +9,7 @@ from server.catalog.catalog import Catalog
 from server.catalog.reloading import Reload
 from server.config import Settings
 from server.http.app import Served, application
-from server.http.compatible.detection import Langid
-from server.http.compatible.languages import ServedLanguages
+from server.http.compatible.detection import Langid, Ranking
 from server.http.face import Desk
 from server.http.guard import LOOPBACK
 from server.http.transport.connection import ConnectionLimits
@@ -28,24 +26,23 @@ from server.translation.translator import Translator
 class HttpPort:
     """A port that is ours, and is not answered yet."""
 
-    def __init__(self, settings: Settings, load: Callable[[], Langid] = Langid, grpc_port: int | None = None) -> None:
-        """On the event loop. Raises ConfigError.
+    def __init__(
+        self,
+        settings: Settings,
+        detector: Callable[[tuple[str, ...]], Ranking] = Langid,
+        grpc_port: int | None = None,
+    ) -> None:
+        """Raises ConfigError.
 
-        load: the detector of languages, on another thread. grpc_port: that is open, where the settings leave it open
+        detector: loads what tells these languages apart. grpc_port: that is open, where the settings leave it open
         """
-        self._settings, self._grpc_port = settings, grpc_port or settings.port
+        self._settings, self._detector, self._grpc_port = settings, detector, grpc_port or settings.port
         self._listener = bind(settings.host, settings.http_port, "http_port")
         self.address = address(settings.host, self._listener.getsockname()[1])
         """As URLs have it."""
-        self._detector = asyncio.create_task(asyncio.to_thread(load))
-
-    async def loaded(self) -> None:
-        """What it takes is in memory. To be awaited before anybody measures how much there is left."""
-        await self._detector
 
     def close(self) -> None:
         """Gives it back, where it was never opened."""
-        self._detector.cancel()
         self._listener.close()
 
     async def open(
@@ -63,11 +60,9 @@ class HttpPort:
     ) -> Listener:
         """Answers from now on. keys: callers need one. reload: takes up new versions of models."""
         settings = self._settings
-        detector = await self._detector
-        detector.choose_among(ServedLanguages(models).all)
         offered = list(methods(models, documents, settings.pivot, reload))
         own = __version__, self._grpc_port
-        served = Served(models, offered, documents, detector, health, metrics, keys, *own)
+        served = Served(models, offered, documents, self._detector, health, metrics, keys, *own)
         desk = Desk(calls, entrance, traffic)
         app = application(served, desk, served_hosts(settings), settings.http_cors)
         connections = ConnectionLimits(

@@ -26,6 +26,8 @@ HELD_BYTES = 20
 """Of a request that is being answered, for each byte it came as: phrases become lists of numbers."""
 DOCUMENT_BYTES = 17
 """For each byte that a document unpacks to: 16 while it is translated, and one while its translation may be fetched."""
+DETECTOR_BYTES = 110_000_000
+"""Of what tells languages apart, while it is loaded: once somebody asks the HTTP port in which language a text is."""
 MOST_NEW_CALLS = 5120
 """Calls that are not taken up: 5,000 at once, of eight connections, are none too many. gRPC cancels what is beyond
 that, before it has run anything of ours that could give a reason; a client that knows us tries again."""
@@ -125,6 +127,7 @@ class Bounds:
             "messages": (self.messages + self.pauses) * self.transport_bytes,
             "answers": self.answers_bytes,
             "documents": self.document_bytes * DOCUMENT_BYTES,
+            "languages": DETECTOR_BYTES if self.http_connections else 0,
         }
 
     @property

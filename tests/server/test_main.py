@@ -321,11 +321,11 @@ def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:
 
 
 def test_memory_for_telling_languages_apart_is_counted(tiny_package: Package) -> None:
-    """By HTTP nobody need say the language of a text, and what finds it takes as much as a model."""
+    """By HTTP nobody need say the language of a text, and what finds it takes as much as a model, once somebody asks."""
     flags = "--package", tiny_package.folder, "--port", 0, "--metrics-port", 0, "--http-port", 0, "--memory-mb", 50
     told = [run(*flags, http).stderr for http in ("--http", "--no-http")]
-    with_http, without = (int(line.split("(loaded ")[1].split(",")[0]) for line in told)
-    assert with_http - without > 40
+    with_http, without = (int(line.split("callers ")[1].split(")")[0]) for line in told)
+    assert with_http - without > 110
 
 
 def test_onnx_runtime_reports_to_nobody(tiny_package: Package, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """DeepL's API (https://developers.deepl.com/api-reference/translate), for texts: version 2, as its clients speak it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from starlette.responses import Response
@@ -83,7 +83,7 @@ class DeepL:
         if fields.get("source_lang"):
             sources = [self._tag(fields, "source_lang")] * len(texts)
         else:
-            sources = [self._detected(text) for text in texts]
+            sources = await self._detected(texts)
         for source in sources:
             if source != target and target not in self._languages.targets_of(source):
                 raise InvalidField("target_lang", f"Value for 'target_lang' not supported from {source.upper()}.")
@@ -121,10 +121,10 @@ class DeepL:
             raise InvalidField(field, f"Value for '{field}' not supported.")
         return tag
 
-    def _detected(self, text: str) -> str:
+    async def _detected(self, texts: Sequence[str]) -> list[str]:
         """Of a text that tells nothing, any."""
-        ranked = self._texts.detect(text)
-        return ranked[0].language if ranked else self._languages.sources[0]
+        any_one = self._languages.sources[0]
+        return [ranked[0].language if ranked else any_one for ranked in await self._texts.detect(texts)]
 
 
 def _check(fields: Fields) -> None:

@@ -100,7 +100,7 @@ class LibreTranslate:
             raise InvalidField("format", f"{text_format} format is not supported")
         alternatives = _alternatives(fields)
         target_tag = self._named.tag("target", target)
-        detected = [self._named.best(text) for text in texts] if source == AUTO else []
+        detected = await self._named.best(texts) if source == AUTO else []
         sources = [one.language for one in detected] or [self._named.tag("source", source)] * len(texts)
         for tag in sources:
             self._named.check_pair(tag, target_tag)
@@ -116,9 +116,8 @@ class LibreTranslate:
         return json_response(answer)
 
     async def detect(self, asked: Asked) -> Response:
-        [text] = _texts(str(required(await fields_of(asked), "q")))
-        ranked = self._texts.detect(text) or [Detected(UNKNOWN, 0.0)]
-        return json_response([_shown(one) for one in ranked])
+        [ranked] = await self._texts.detect(_texts(str(required(await fields_of(asked), "q"))))
+        return json_response([_shown(one) for one in ranked or [Detected(UNKNOWN, 0.0)]])
 
     async def list_languages(self, asked: Asked) -> Response:
         """Those that are targets only have themselves as their only target: some clients look for both codes."""

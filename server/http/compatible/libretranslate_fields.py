@@ -1,5 +1,6 @@
 """What LibreTranslate's requests name: their fields and languages, refused in its words."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from server.http.asked import Asked
@@ -54,7 +55,7 @@ class Named:
             told = f"{name_of(target)} ({target}) is not available as a target language from"
             raise InvalidField("target", f"{told} {name_of(source)} ({source})")
 
-    def best(self, text: str) -> Detected:
+    async def best(self, texts: Sequence[str]) -> list[Detected]:
         """Of a text that tells nothing, a language that is served, so that it may come back as it is."""
-        [best, *_] = self._texts.detect(text) or [Detected(self._languages.find(UNKNOWN) or self._languages.all[0], 0)]
-        return best
+        unknown = Detected(self._languages.find(UNKNOWN) or self._languages.all[0], 0)
+        return [ranked[0] if ranked else unknown for ranked in await self._texts.detect(texts)]

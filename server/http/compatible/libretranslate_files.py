@@ -51,7 +51,8 @@ class TranslatedFiles:
         target = self._named.tag("target", str(target))
         if source == AUTO:
             text = await self._documents.first_texts(FORMATS[ending], file.content, READ_CHARACTERS)
-            source = self._named.best(text).language
+            [best] = await self._named.best([text])
+            source = best.language
         else:
             source = self._named.tag("source", str(source))
         self._named.check_pair(source, target)

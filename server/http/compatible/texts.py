@@ -1,11 +1,11 @@
 """Texts of other services' requests: they may be long, or blank, and say nothing of their language."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from models.decoding import Options
 from server.catalog.catalog import Catalog
-from server.http.compatible.detection import Detected, Detector
+from server.http.compatible.detection import Detected, Detector, Langid, Ranking
 from server.http.compatible.languages import ServedLanguages
 from server.text.texts import Shape
 from server.text.texts import Texts as WholeTexts
@@ -17,14 +17,14 @@ from server.translation.translator import Translator
 class Texts:
     """Translates whole texts."""
 
-    def __init__(self, models: Catalog[Translator], detector: Detector) -> None:
+    def __init__(self, models: Catalog[Translator], load: Callable[[tuple[str, ...]], Ranking] = Langid) -> None:
+        """load: what tells these languages apart."""
         self.languages = ServedLanguages(models)
-        self._models, self._detector = models, detector
+        self._models, self._detector = models, Detector(lambda: self.languages.all, load)
 
-    def detect(self, text: str) -> Sequence[Detected]:
-        """The languages that it may be in, the likeliest first. Empty: it has nothing to tell by."""
-        served = self.languages.all
-        return [one for one in self._detector.rank(text) if one.language in served]
+    async def detect(self, texts: Sequence[str]) -> list[Sequence[Detected]]:
+        """The languages that each may be in, the likeliest first. Empty: it has nothing to tell by."""
+        return [await self._detector.rank(text) for text in texts]
 
     async def translate(
         self, texts: Sequence[str], sources: Sequence[str], target: str, options: Options, shape: Shape

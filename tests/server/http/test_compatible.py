@@ -1,11 +1,9 @@
 """server.http.compatible: the shapes, codes and words of other services, where their clients do not show them."""
 
 import asyncio
-import gc
 from base64 import b64decode
 from dataclasses import replace
 from typing import Any
-from weakref import ref
 
 import httpx
 import numpy as np
@@ -14,7 +12,6 @@ import pytest
 from server.admission.quotas import Quota
 from server.catalog.catalog import Catalog
 from server.errors import Draining
-from server.http.compatible.detection import Langid
 from server.http.compatible.languages import ServedLanguages, name_of
 from server.http.compatible.shelf import FILE_BYTES, Ready, Shelf
 from tests.server.grpc.test_identity import door
@@ -349,12 +346,3 @@ def test_codes_of_all_kinds_find_the_language_that_is_served() -> None:
     assert languages.find("zz") is None and languages.find("") is None
     names = {"de": "German", "pt-BR": "Portuguese (BR)", "xx": "xx", "xx-YY": "xx-YY"}
     assert {tag: name_of(tag) for tag in names} == names
-
-
-def test_what_tells_languages_apart_keeps_nothing_of_those_that_are_not_served() -> None:
-    detector = Langid()
-    every = ref(detector._identifier.nb_ptc)
-    detector.choose_among(["en", "pt-BR"])
-    gc.collect()
-    assert every() is None
-    assert [found.language for found in detector.rank("Bom dia a todos, como estão?")] == ["pt-BR", "en"]

@@ -25,7 +25,7 @@ from tests.fakes import WAIT_S
 from tests.server.http.asking import STREAM, TRANSLATE, asking, head, reason, sent, translate_json
 from tests.server.identity.test_tls import Files, listed
 from tests.server_process import server_process
-from tests.serving import ZOO, Serving, eventually, held, langid, serving
+from tests.serving import ZOO, Serving, eventually, held, serving
 
 
 async def drained(server: Serving, grace_period_s: float = 60.0) -> None:
@@ -118,11 +118,11 @@ async def test_who_knows_no_chunks_gets_none() -> None:
 
 async def test_a_port_in_use_is_named_with_the_way_out() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ConfigError, match="--http-port"):
-        HttpPort(Settings(workers=1, http_port=taken.getsockname()[1]), langid)
+        HttpPort(Settings(workers=1, http_port=taken.getsockname()[1]))
 
 
 async def test_a_port_refuses_until_it_answers() -> None:
-    port = HttpPort(Settings(workers=1, http_port=0), langid)
+    port = HttpPort(Settings(workers=1, http_port=0))
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", int(port.address.rpartition(":")[2])))
     port.close()
