@@ -321,7 +321,7 @@ def test_settings_that_cannot_be_are_told(tiny_package: Package) -> None:
 
 
 def test_memory_for_telling_languages_apart_is_counted(tiny_package: Package) -> None:
-    """By HTTP nobody need say the language of a text, and what finds it takes as much as a model, once somebody asks."""
+    """By HTTP nobody need say the language of a text: what finds it takes as much as a model, once somebody asks."""
     flags = "--package", tiny_package.folder, "--port", 0, "--metrics-port", 0, "--http-port", 0, "--memory-mb", 50
     told = [run(*flags, http).stderr for http in ("--http", "--no-http")]
     with_http, without = (int(line.split("callers ")[1].split(")")[0]) for line in told)
