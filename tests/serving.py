@@ -32,7 +32,7 @@ from server.admission.permits import Admission
 from server.admission.quotas import Quota, Quotas
 from server.admission.shedding import Shedding
 from server.api.documents import Documents
-from server.app import OBSERVED, serve, start
+from server.app import serve
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.config import Settings
@@ -46,6 +46,7 @@ from server.identity.door import Door
 from server.identity.entrance import Entrance
 from server.identity.tls import Tls
 from server.lifecycle import StopSignals, report_crash
+from server.running import OBSERVED, start
 from server.telemetry.exposition.page import Page
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.cache import AnswerCacheMetrics

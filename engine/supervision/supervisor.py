@@ -222,4 +222,6 @@ def suspect(request: Request, error: Exception, memory: bool) -> Request | None:
     if not request.told and not isinstance(request, Probe):
         return request
     tell(request, error)
-    return None if memory or isinstance(request, Probe) else replace(request, deliver=nobody, told=False)
+    if memory or isinstance(request, Probe):
+        return None
+    return replace(request, deliver=nobody, told=False, cancelled=False)  # who was told has left by now, maybe

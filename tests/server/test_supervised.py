@@ -9,7 +9,7 @@ import pytest
 from dragoman.v1.decoding_pb2 import DecodingOptions
 from dragoman.v1.translation_pb2 import StreamTranslateRequest, TranslateRequest
 from dragoman.v1.translation_pb2_grpc import TranslationServiceStub
-from tests.server_process import WAIT_S, server_process
+from tests.server_process import WAIT_S, eventually, server_process
 
 ZOO = Path(__file__).parents[2] / "models" / "zoo" / "en-pt"
 FAULTY = """
@@ -108,14 +108,15 @@ def test_an_engine_that_hangs_is_left_behind_and_nobody_is_told() -> None:
 
 
 def test_rows_of_a_worker_that_failed_are_told_apart() -> None:
-    """All that was computed is in an answer or wasted."""
+    """All that was computed is in an answer or wasted: three steps, and three when it is tried for nobody."""
     quiet = "--canary-interval-s", 0
     with server_process(ZOO, *quiet, program=FAILING_LATER) as server, grpc.insecure_channel(server.target) as channel:
         stream = StreamTranslateRequest(content=LONG, decoding=DecodingOptions(num_beams=1))
         with pytest.raises(grpc.RpcError, match="engine"):
             list(TranslationServiceStub(channel).StreamTranslate(stream, timeout=WAIT_S))
+        eventually(lambda: server.metrics()("dragoman_quarantined_total") == 1)
         metrics = server.metrics()
-        assert metrics("dragoman_rows_computed_total") == metrics("dragoman_rows_wasted_total", reason="failed") == 3
+        assert metrics("dragoman_rows_computed_total") == metrics("dragoman_rows_wasted_total", reason="failed") == 6
         assert server.end(signal.SIGTERM) == 0
 
 

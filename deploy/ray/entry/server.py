@@ -13,7 +13,6 @@ from typing import Any
 
 import ray
 from grpc_reflection.v1alpha import reflection
-from prometheus_client import CollectorRegistry
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
@@ -22,32 +21,20 @@ from deploy.ray.entry.forwarding import Forwarding
 from deploy.ray.entry.routes import Deployed, Routes
 from deploy.ray.scraping import announce, announced, withdraw
 from dragoman import __version__
-from server.admission.quotas import Quota, Quotas
 from server.api.service import SERVICES
-from server.app import SWITCH_INTERVAL_S, open_process_metrics
+from server.app import SWITCH_INTERVAL_S
 from server.config import ConfigError
+from server.front import Front
 from server.grpc import health as health_service
 from server.grpc.health import Health
-from server.grpc.listeners import open_server
-from server.grpc.rpc import RpcInterceptor
-from server.identity.entrance import Entrance
-from server.identity.opening import open_door
-from server.identity.reloads import Reloads
-from server.identity.tls import open_tls, warn_of_exposure
+from server.identity.tls import warn_of_exposure
 from server.lifecycle import drain
-from server.placement import host_limit, warn_of_memory
+from server.placement import warn_of_memory
 from server.ports import address
 from server.telemetry import logs
 from server.telemetry.exposition.endpoint import metrics_endpoint
-from server.telemetry.logs import CallLog
-from server.telemetry.metrics.call import CallMetrics
-from server.telemetry.metrics.caller import QUOTAS, CallerMetrics
 from server.telemetry.metrics.process import State
-from server.telemetry.metrics.reload import ReloadMetrics
-from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
-from server.traffic.bounds import Bounds
-from server.traffic.traffic import Traffic
 
 
 class EntryServer:
@@ -69,28 +56,14 @@ class EntryServer:
         self._stack = AsyncExitStack()
         tracing = open_tracing(settings, __version__)
         self._stack.callback(tracing.close)
-        registry = CollectorRegistry()
-        self._process = open_process_metrics(registry)
-        self._calls = ObservedCalls(CallMetrics(registry), tracing, CallLog(settings))
-        bounds = Bounds.within(settings, host_limit(settings))
-        callers = CallerMetrics(registry)
-        quotas = Quotas(Quota(**{name: getattr(settings, f"quota_{name}") for name in QUOTAS}), callers)
-        door, sources = open_door(settings, callers.know)
-        self._traffic = Traffic.of(settings, bounds)
-        guards = self._traffic, self._calls, Entrance(door, quotas, settings.caller_key)
-        credentials = None
-        if (tls := open_tls(settings)) is not None:
-            sources.append(tls.source)
-            credentials = tls.credentials()
-            self._process.describe_certificate(lambda: tls.expiry)
+        self._front = front = Front(settings, tracing, SERVICES)
         node = ray.util.get_node_ip_address()
         try:
-            self._server, _ = open_server(settings, bounds, [RpcInterceptor(SERVICES, *guards)], credentials)
-            endpoint = self._stack.enter_context(metrics_endpoint(settings, registry))
+            self._server, _ = front.open_port()
+            endpoint = self._stack.enter_context(metrics_endpoint(settings, front.registry))
         except ConfigError as error:
             raise ConfigError(f"on node {node}: {error}; of args it is that of `entry`") from error
-        reloads = Reloads(sources, ReloadMetrics(registry, [source.name for source in sources]))
-        self._stack.callback(asyncio.create_task(reloads.watch()).cancel)
+        self._stack.callback(asyncio.create_task(front.reloads.watch()).cancel)
 
         host = node if settings.host in ("0.0.0.0", "::") else settings.host
         self._target = address(host, endpoint.port)
@@ -105,7 +78,7 @@ class EntryServer:
         await self._server.start()
         self._health.set(serving=True)
         gc.freeze()
-        self._process.enter(State.SERVING)
+        front.process.enter(State.SERVING)
         await self.check_health()
 
     async def check_health(self) -> None:
@@ -120,8 +93,8 @@ class EntryServer:
 
     async def __del__(self) -> None:
         """Sends clients elsewhere and lets their calls finish, as a server does."""
-        self._process.enter(State.DRAINING)
-        grace_s, pauses = self._settings.grace_period_s, self._traffic.pauses
-        await drain(self._server, self._health, [], self._calls, grace_s, asyncio.Event(), pauses=pauses)
+        front, grace_s = self._front, self._settings.grace_period_s
+        front.process.enter(State.DRAINING)
+        await drain(self._server, self._health, [], front.calls, grace_s, asyncio.Event(), pauses=front.traffic.pauses)
         await withdraw(self._target)
         await self._stack.aclose()

@@ -13,17 +13,18 @@ from deploy.ray.relayed import Answered, Asked, Refused, RelayedCaller
 from deploy.ray.scraping import announce, withdraw
 from engine.devices.machine import Machine
 from server.admission.quotas import Quota, Quotas
-from server.app import describe, open_process_metrics
 from server.canary import Canaries
 from server.catalog.packages import OpenPackage
 from server.catalog.served_model import ServedModel
 from server.config import Settings
+from server.front import open_process_metrics
 from server.lifecycle import report_crash
 from server.loaded import LoadedModel, load_models
 from server.local.channel import Handlers
 from server.local.engine import handlers_of
 from server.placement import serving_device
 from server.ports import address
+from server.running import describe
 from server.telemetry.calls import current_call
 from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.telemetry.logs import CallLog

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from server.app import OBSERVED
 from server.errors import Draining
 from server.kserve.service import SERVICE
 from server.kserve.v2.inference_pb2 import (
@@ -24,6 +23,7 @@ from server.kserve.v2.inference_pb2 import (
     ServerLiveRequest,
 )
 from server.kserve.v2.inference_pb2_grpc import GRPCInferenceServiceStub
+from server.running import OBSERVED
 from server.telemetry.logs import FIELDS
 from tests.server.grpc.test_identity import bearer, door
 from tests.serving import Serving, eventually, held, refused, serving
