@@ -176,7 +176,8 @@ def latency(run: Run) -> None:
 def start(run: Run) -> None:
     """Memory and start."""
     for one in service.opposed(run.models):
-        run.report.footprints.append(service.footprint(one, 1 if run.quick else 5))
+        for http in (False, True):
+            run.report.footprints.append(service.footprint(one, 1 if run.quick else 5, http))
         run.save()
 
 

@@ -21,7 +21,7 @@ from bench.cpu.sides.ours import Ours
 from bench.cpu.turns import players, race
 from bench.cpu.work import WORKERS, Reading, Side, Work
 from bench.measure import percentile
-from bench.process import Server, serving
+from bench.process import Server, free_port, serving
 from bench.sentences import english
 
 CALLERS = (32, 128, 512)
@@ -183,11 +183,12 @@ def both_serving(models: Models, one: Opposed) -> Iterator[tuple[Server, Server]
         )
 
 
-def footprint(one: Opposed, times: int) -> Footprint:
-    """Start-up some times, and memory after a closed loop of 32 callers."""
+def footprint(one: Opposed, times: int, http: bool) -> Footprint:
+    """Start-up some times, and memory after a closed loop of 32 callers by gRPC. http: with a port for that, too."""
     starts, rss, peak = [], 0.0, 0.0
+    module, arguments = one.our_server()
     for attempt in range(times + 1):
-        with serving(*one.our_server()) as server:
+        with serving(module, [*arguments, *(["--http-port", str(free_port())] if http else [])]) as server:
             if attempt > 0:  # the first may have had modules to compile
                 starts.append(server.start_s)
             if attempt == times:
@@ -195,7 +196,7 @@ def footprint(one: Opposed, times: int) -> Footprint:
                 rss, peak = server.rss_mb(), server.peak_rss_mb()
     limits = (0.5, 200.0) if one.ours == INT8 else (None, None)
     return Footprint(
-        name=one.ours,
+        name=f"{one.ours} with HTTP" if http else one.ours,
         start_s=statistics.median(starts),
         rss_mb=rss,
         peak_rss_mb=peak,
