@@ -36,7 +36,7 @@ OPTIONS: list[Option] = [
     ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
     ("grpc.max_receive_message_length", MAX_RECEIVE_BYTES),
     # gRPC waits up to two minutes before it connects again to a server that was down; a restart takes seconds.
-    ("grpc.max_reconnect_backoff_ms", 5_000),
+    ("grpc.max_reconnect_backoff_ms", 2_000),
     # A connection of its own: gRPC would share one with all clients of the process, and its wait after a failure, too.
     ("grpc.use_local_subchannel_pool", 1),
 ]

@@ -1,14 +1,20 @@
 """The Python clients and several servers: balance, one that is down or full, a second attempt beside the first."""
 
+import asyncio
 import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import Any
 
+import grpc
 import pytest
 
-from dragoman import Client, InvalidArgument, Unavailable, Unreachable
+from dragoman import AsyncClient, Client, InvalidArgument, Unavailable, Unreachable
+from dragoman.calls.retries import is_unsent
+from dragoman.channel import open_aio_channels, open_channels
 from tests.client.clients import Call, call_late, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
 from tests.client.test_client_connection import METHODS, free_target, free_targets
@@ -84,6 +90,33 @@ def test_where_all_are_full_the_call_waits_for_the_first(
 def test_where_no_server_is_there_the_error_says_so(call: Call, method: str) -> None:
     with pytest.raises(Unreachable, match="Connection refused"):
         call(free_targets(2), method, "hello", timeout_s=0.5)
+
+
+async def test_no_call_is_lost_while_all_servers_restart() -> None:
+    """600 at a time, each of which finds neither of them there, used up all attempts of their client."""
+    targets = free_targets(2)
+    async with AsyncClient(targets) as client:
+        texts = [f"text {number}" for number in range(600)]
+        calls = asyncio.gather(*[client.translate(text, timeout_s=WAIT_S) for text in texts])
+        with pytest.raises(Unreachable):
+            await client.health()  # of the others, too, by then
+        with ExitStack() as back:
+            for target in targets:
+                back.enter_context(serving(FakeServer(), port=int(target.rpartition(":")[2])))
+            assert [answer.text for answer in await calls] == [text.upper() for text in texts]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/tmp/nobody", "nobody.invalid:80"])
+async def test_grpc_tells_of_a_call_that_it_has_sent_nowhere_as_the_client_knows_it(address: str) -> None:
+    with closing(open_channels(address, None)[0]) as channel, pytest.raises(grpc.RpcError) as failed:
+        method: Any = channel.unary_unary("/a/method")
+        method(b"", timeout=WAIT_S)
+    assert is_unsent(failed.value)
+    async with open_aio_channels(address, None)[0] as aio_channel:
+        method = aio_channel.unary_unary("/a/method")
+        with pytest.raises(grpc.RpcError) as failed:
+            await method(b"", timeout=WAIT_S)
+    assert is_unsent(failed.value)
 
 
 def test_a_refusal_is_not_tried_elsewhere(server: FakeServer, other: FakeServer, call: Call) -> None:
