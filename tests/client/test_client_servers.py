@@ -14,10 +14,12 @@ import pytest
 
 from dragoman import AsyncClient, Client, InvalidArgument, Unavailable, Unreachable
 from dragoman.calls.retries import is_unsent
-from dragoman.channel import open_aio_channels, open_channels
+from dragoman.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, OPTIONS, open_aio_channels, open_channels
+from dragoman.client import DEFAULT_TIMEOUT_S
 from tests.client.clients import Call, call_late, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
 from tests.client.test_client_connection import METHODS, free_target, free_targets
+from tests.hostile.connections.proxy import proxy
 
 HEDGE_S = 0.05
 
@@ -57,6 +59,23 @@ def test_a_server_that_does_not_say_a_word_costs_no_call(server: FakeServer, cal
         for _ in range(6):
             call(targets, method, "hello", timeout_s=15)
     assert len(server.call_times) == 6
+
+
+def test_a_server_that_falls_silent_costs_no_call(
+    server: FakeServer, other: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is stopped: its system still takes what is sent. It is asked whether it lives, here the sooner."""
+    sooner = [(name, 200 if "keepalive" in name or "ping" in name else value) for name, value in OPTIONS]
+    monkeypatch.setattr("dragoman.channel.OPTIONS", sooner)
+    with proxy(int(server.target.rpartition(":")[2])) as network:
+        targets = [f"127.0.0.1:{network.port}", other.target]
+        with ThreadPoolExecutor() as pool, Client(targets) as client:
+            while not server.call_times:
+                client.translate("hello")
+            network.part()
+            answers = pool.map(lambda text: client.translate(text, timeout_s=WAIT_S).text, ["hello"] * 8)
+            assert list(answers) == ["HELLO"] * 8
+    assert KEEPALIVE_MS + KEEPALIVE_TIMEOUT_MS < 1000 * DEFAULT_TIMEOUT_S
 
 
 @pytest.mark.parametrize("method", METHODS)
