@@ -51,17 +51,17 @@ class Retries:
         if not is_unavailable(error) and not asked_back:
             return None
         if wait_ms is None:
-            delay_s = self._backoff_s(attempt, left_s, elsewhere, sent=not is_unsent(error))
+            delay_s = self._backoff_s(attempt, left_s, elsewhere, begun=not is_unbegun(error))
         elif wait_ms < 0:
             delay_s = None
         else:  # the server knows what it can take: the throttle is for those that do not
             delay_s = 0.0 if elsewhere else wait_ms / 1000 * random.uniform(1, 1 + JITTER)
         return delay_s if delay_s is not None and delay_s < left_s else None
 
-    def _backoff_s(self, attempt: int, left_s: float, elsewhere: bool, sent: bool) -> float | None:
-        """sent: a server may have had work with it. The throttle keeps nothing away from one that is not there."""
+    def _backoff_s(self, attempt: int, left_s: float, elsewhere: bool, begun: bool) -> float | None:
+        """begun: a server may have had work with it. From one that has not, the throttle keeps nothing away."""
         with self._lock:
-            if sent and not self._take():
+            if begun and not self._take():
                 return None
         if elsewhere:
             return 0.0
@@ -89,9 +89,13 @@ def is_unavailable(error: grpc.RpcError) -> bool:
     return not any(key in (REQUEST_ID_KEY, PUSHBACK_KEY) for key, _ in trailing)
 
 
-def is_unsent(error: grpc.RpcError) -> bool:
-    """Whether a call failed before it was sent. In doubt, as with other words of another gRPC, it was sent."""
-    return not error.trailing_metadata() and (error.details() or "").startswith(UNSENT)
+def is_unbegun(error: grpc.RpcError) -> bool:
+    """Whether no server has begun with a call that `is_unavailable`: it was sent nowhere, or to one that stops.
+
+    In doubt, as with other words of another gRPC, one has.
+    """
+    unsent = not error.trailing_metadata() and (error.details() or "").startswith(UNSENT)
+    return unsent or error.code() is grpc.StatusCode.CANCELLED
 
 
 def pushback_ms(error: grpc.RpcError) -> int | None:

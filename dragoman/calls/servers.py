@@ -16,7 +16,7 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from dragoman.calls.retries import is_unavailable, is_unsent, pushback_ms
+from dragoman.calls.retries import is_unavailable, is_unbegun, pushback_ms
 
 M = TypeVar("M")
 
@@ -93,8 +93,8 @@ class Servers(Generic[M]):
             if not (silent or error.code() is grpc.StatusCode.DEADLINE_EXCEEDED):
                 server.failures = 0
             elif server.failures < FAILURES or server.rests_until_s <= now_s:
-                # One that is not there is looked for at no cost, and found again the sooner.
-                server.failures = min(server.failures, FAILURES - 1) + 1 if is_unsent(error) else server.failures + 1
+                # One that is not there, or goes, is looked for at no cost, and found again the sooner.
+                server.failures = min(server.failures, FAILURES - 1) + 1 if is_unbegun(error) else server.failures + 1
                 rest_s = self._rest_s(server)
             server.rests_until_s = max(server.rests_until_s, now_s + rest_s)
 

@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 from dragoman import AsyncClient, Client, InvalidArgument, Unavailable, Unreachable
-from dragoman.calls.retries import is_unsent
+from dragoman.calls.retries import is_unbegun
 from dragoman.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, OPTIONS, open_aio_channels, open_channels
 from dragoman.client import DEFAULT_TIMEOUT_S
 from tests.client.clients import Call, call_late, call_sync
@@ -130,12 +130,12 @@ async def test_grpc_tells_of_a_call_that_it_has_sent_nowhere_as_the_client_knows
     with closing(open_channels(address, None)[0]) as channel, pytest.raises(grpc.RpcError) as failed:
         method: Any = channel.unary_unary("/a/method")
         method(b"", timeout=WAIT_S)
-    assert is_unsent(failed.value)
+    assert is_unbegun(failed.value)
     async with open_aio_channels(address, None)[0] as aio_channel:
         method = aio_channel.unary_unary("/a/method")
         with pytest.raises(grpc.RpcError) as failed:
             await method(b"", timeout=WAIT_S)
-    assert is_unsent(failed.value)
+    assert is_unbegun(failed.value)
 
 
 def test_a_refusal_is_not_tried_elsewhere(server: FakeServer, other: FakeServer, call: Call) -> None:

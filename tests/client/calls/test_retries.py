@@ -127,8 +127,9 @@ def test_many_failures_end_all_attempts_until_there_are_answers() -> None:
     assert retries.delay_s(Failed(), 1, 100) is not None
 
 
-def test_calls_that_were_sent_nowhere_are_not_throttled() -> None:
-    """No server is spared by it, and whoever waits for one that restarts would lose its calls."""
+@pytest.mark.parametrize("error", [Unsent(), Failed(grpc.StatusCode.CANCELLED), ByProxy(grpc.StatusCode.CANCELLED)])
+def test_calls_that_no_server_has_begun_with_are_not_throttled(error: Failed) -> None:
+    """None is spared by it, and whoever has many under way would lose them where one restarts."""
     retries = Retries()
-    assert None not in [retries.delay_s(Unsent(), 1, 100) for _ in range(int(MAX_TOKENS))]
+    assert None not in [retries.delay_s(error, 1, 100) for _ in range(int(MAX_TOKENS))]
     assert None in [retries.delay_s(Quoted(), 1, 100) for _ in range(int(MAX_TOKENS))]
