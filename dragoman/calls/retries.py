@@ -17,6 +17,8 @@ JITTER = 0.2
 PUSHBACK_KEY, REQUEST_ID_KEY = "grpc-retry-pushback-ms", "x-request-id"
 ASKED_BACK = (grpc.StatusCode.RESOURCE_EXHAUSTED, grpc.StatusCode.ABORTED)
 """Over a quota, or one of too many requests that came in: where the server says when to come back."""
+UNSENT = ("connections to all backends failing", "errors resolving ")
+"""How gRPC begins to tell why it has sent a call nowhere: no connection, or no address."""
 MAX_TOKENS, TOKEN_RATIO = 1000.0, 0.5
 """A6's throttle: a failure takes a token, a success brings a part of one, and with half of them nothing is repeated."""
 
@@ -49,19 +51,25 @@ class Retries:
         if not is_unavailable(error) and not asked_back:
             return None
         if wait_ms is None:
-            delay_s = self._backoff_s(attempt, elsewhere)
+            delay_s = self._backoff_s(attempt, left_s, elsewhere, begun=not is_unbegun(error))
         elif wait_ms < 0:
             delay_s = None
         else:  # the server knows what it can take: the throttle is for those that do not
             delay_s = 0.0 if elsewhere else wait_ms / 1000 * random.uniform(1, 1 + JITTER)
         return delay_s if delay_s is not None and delay_s < left_s else None
 
-    def _backoff_s(self, attempt: int, elsewhere: bool) -> float | None:
+    def _backoff_s(self, attempt: int, left_s: float, elsewhere: bool, begun: bool) -> float | None:
+        """begun: a server may have had work with it. From one that has not, the throttle keeps nothing away."""
         with self._lock:
-            if not self._take() or not (self._patient or elsewhere):
+            if begun and not self._take():
                 return None
-        longest: float = min(FIRST_BACKOFF_S * GROWTH ** min(attempt - 1, 10), MAX_BACKOFF_S)
-        return 0.0 if elsewhere else longest * random.uniform(1 - JITTER, 1 + JITTER)
+        if elsewhere:
+            return 0.0
+        if not self._patient or left_s < FIRST_BACKOFF_S:
+            return None
+        # Nobody knows when a server will be back: the last attempts come the sooner the less time is left for them.
+        longest: float = min(FIRST_BACKOFF_S * GROWTH ** min(attempt - 1, 10), MAX_BACKOFF_S, left_s / 2)
+        return longest * random.uniform(1 - JITTER, 1 + JITTER)
 
     def _take(self) -> bool:
         self._tokens = max(0.0, self._tokens - 1)
@@ -79,6 +87,15 @@ def is_unavailable(error: grpc.RpcError) -> bool:
         return code is grpc.StatusCode.UNAVAILABLE
     trailing = cast(Iterable[tuple[str, str | bytes]], error.trailing_metadata() or ())
     return not any(key in (REQUEST_ID_KEY, PUSHBACK_KEY) for key, _ in trailing)
+
+
+def is_unbegun(error: grpc.RpcError) -> bool:
+    """Whether no server has begun with a call that `is_unavailable`: it was sent nowhere, or to one that stops.
+
+    In doubt, as with other words of another gRPC, one has.
+    """
+    unsent = not error.trailing_metadata() and (error.details() or "").startswith(UNSENT)
+    return unsent or error.code() is grpc.StatusCode.CANCELLED
 
 
 def pushback_ms(error: grpc.RpcError) -> int | None:

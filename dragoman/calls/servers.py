@@ -2,8 +2,9 @@
 
 The better of two by chance (Mitzenmacher, The Power of Two Choices in Randomized Load Balancing, 2001): where texts
 wait shorter, as servers say with every answer, and fewer calls of this client are under way. One that failed several
-times in a row rests for a while (a circuit breaker), and one that asked to be left alone rests until then. Where all
-rest, the one that is free again first is asked all the same: it may be able to.
+times in a row rests for a while (a circuit breaker), and one that asked to be left alone rests until then. What fails
+while it rests began before, and makes no rest longer: a server that ends fails all calls that it has, and may be back
+in a second. Where all rest, the one that is free again first is asked all the same: it may be able to.
 """
 
 import random
@@ -15,7 +16,7 @@ from typing import Generic, TypeVar
 
 import grpc
 
-from dragoman.calls.retries import is_unavailable, pushback_ms
+from dragoman.calls.retries import is_unavailable, is_unbegun, pushback_ms
 
 M = TypeVar("M")
 
@@ -71,7 +72,10 @@ class Servers(Generic[M]):
     def answered(self, server: Server[M], trailing: Metadata) -> None:
         """It did what it was asked."""
         with self._lock:
-            self._ended(server, failed=False)
+            server.under_way -= 1
+            if server.failures >= FAILURES:  # it is well again, however long it was to rest
+                server.rests_until_s = 0.0
+            server.failures = 0
             found = QUEUE.search(_value(trailing, TIMING_KEY))
             if found:
                 now_s = self._clock()
@@ -83,12 +87,16 @@ class Servers(Generic[M]):
         wait_ms = pushback_ms(error)
         silent = is_unavailable(error) and wait_ms is None
         with self._lock:
-            self._ended(server, failed=silent or error.code() is grpc.StatusCode.DEADLINE_EXCEEDED)
+            now_s = self._clock()
+            server.under_way -= 1
             rest_s = max(0, wait_ms or 0) / 1000
-            if server.failures >= FAILURES:
-                longest = min(FIRST_REST_S * 2 ** min(server.failures - FAILURES, 10), MAX_REST_S)
-                rest_s = max(rest_s, longest * random.uniform(0.8, 1.2))
-            server.rests_until_s = max(server.rests_until_s, self._clock() + rest_s)
+            if not (silent or error.code() is grpc.StatusCode.DEADLINE_EXCEEDED):
+                server.failures = 0
+            elif server.failures < FAILURES or server.rests_until_s <= now_s:
+                # One that is not there, or goes, is looked for at no cost, and found again the sooner.
+                server.failures = min(server.failures, FAILURES - 1) + 1 if is_unbegun(error) else server.failures + 1
+                rest_s = self._rest_s(server)
+            server.rests_until_s = max(server.rests_until_s, now_s + rest_s)
 
     def left(self, server: Server[M]) -> None:
         """Nobody waits for its answer any more."""
@@ -102,9 +110,11 @@ class Servers(Generic[M]):
             return any(server not in tried and self._ready(server, now_s) for server in self._all)
 
     @staticmethod
-    def _ended(server: Server[M], failed: bool) -> None:
-        server.under_way -= 1
-        server.failures = server.failures + 1 if failed else 0
+    def _rest_s(server: Server[M]) -> float:
+        if server.failures < FAILURES:
+            return 0.0
+        longest: float = min(FIRST_REST_S * 2 ** min(server.failures - FAILURES, 10), MAX_REST_S)
+        return longest * random.uniform(0.8, 1.2)
 
     @staticmethod
     def _ready(server: Server[M], now_s: float) -> bool:

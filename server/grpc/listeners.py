@@ -33,6 +33,7 @@ OPTIONS: Sequence[tuple[str, int]] = (
     # A client whose machine or network is gone says no goodbye: ask, so that its rows do not run for nobody.
     ("grpc.keepalive_time_ms", 60_000),
     ("grpc.keepalive_timeout_ms", 20_000),
+    ("grpc.http2.ping_timeout_ms", 20_000),  # else a minute: gRPC 1.85 never starts the clock of the line above
     # Let clients ask as well, at most every ten seconds, even between calls.
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),

@@ -1,17 +1,25 @@
 """The Python clients and several servers: balance, one that is down or full, a second attempt beside the first."""
 
+import asyncio
 import socket
 import threading
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
+from typing import Any
 
+import grpc
 import pytest
 
-from dragoman import Client, InvalidArgument, Unavailable, Unreachable
+from dragoman import AsyncClient, Client, InvalidArgument, Unavailable, Unreachable
+from dragoman.calls.retries import is_unbegun
+from dragoman.channel import KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS, OPTIONS, open_aio_channels, open_channels
+from dragoman.client import DEFAULT_TIMEOUT_S
 from tests.client.clients import Call, call_late, call_sync
 from tests.client.fake_server import WAIT_S, FakeServer, overloaded, serving
 from tests.client.test_client_connection import METHODS, free_target, free_targets
+from tests.hostile.connections.proxy import proxy
 
 HEDGE_S = 0.05
 
@@ -53,6 +61,23 @@ def test_a_server_that_does_not_say_a_word_costs_no_call(server: FakeServer, cal
     assert len(server.call_times) == 6
 
 
+def test_a_server_that_falls_silent_costs_no_call(
+    server: FakeServer, other: FakeServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that is stopped: its system still takes what is sent. It is asked whether it lives, here the sooner."""
+    sooner = [(name, 200 if "keepalive" in name or "ping" in name else value) for name, value in OPTIONS]
+    monkeypatch.setattr("dragoman.channel.OPTIONS", sooner)
+    with proxy(int(server.target.rpartition(":")[2])) as network:
+        targets = [f"127.0.0.1:{network.port}", other.target]
+        with ThreadPoolExecutor() as pool, Client(targets) as client:
+            while not server.call_times:
+                client.translate("hello")
+            network.part()
+            answers = pool.map(lambda text: client.translate(text, timeout_s=WAIT_S).text, ["hello"] * 8)
+            assert list(answers) == ["HELLO"] * 8
+    assert KEEPALIVE_MS + KEEPALIVE_TIMEOUT_MS < 1000 * DEFAULT_TIMEOUT_S
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_a_server_that_is_full_leaves_the_call_to_another(
     server: FakeServer, other: FakeServer, call: Call, method: str
@@ -84,6 +109,33 @@ def test_where_all_are_full_the_call_waits_for_the_first(
 def test_where_no_server_is_there_the_error_says_so(call: Call, method: str) -> None:
     with pytest.raises(Unreachable, match="Connection refused"):
         call(free_targets(2), method, "hello", timeout_s=0.5)
+
+
+async def test_no_call_is_lost_while_all_servers_restart() -> None:
+    """600 at a time, each of which finds neither of them there, used up all attempts of their client."""
+    targets = free_targets(2)
+    async with AsyncClient(targets) as client:
+        texts = [f"text {number}" for number in range(600)]
+        calls = asyncio.gather(*[client.translate(text, timeout_s=WAIT_S) for text in texts])
+        with pytest.raises(Unreachable):
+            await client.health()  # of the others, too, by then
+        with ExitStack() as back:
+            for target in targets:
+                back.enter_context(serving(FakeServer(), port=int(target.rpartition(":")[2])))
+            assert [answer.text for answer in await calls] == [text.upper() for text in texts]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "unix:/tmp/nobody", "nobody.invalid:80"])
+async def test_grpc_tells_of_a_call_that_it_has_sent_nowhere_as_the_client_knows_it(address: str) -> None:
+    with closing(open_channels(address, None)[0]) as channel, pytest.raises(grpc.RpcError) as failed:
+        method: Any = channel.unary_unary("/a/method")
+        method(b"", timeout=WAIT_S)
+    assert is_unbegun(failed.value)
+    async with open_aio_channels(address, None)[0] as aio_channel:
+        method = aio_channel.unary_unary("/a/method")
+        with pytest.raises(grpc.RpcError) as failed:
+            await method(b"", timeout=WAIT_S)
+    assert is_unbegun(failed.value)
 
 
 def test_a_refusal_is_not_tried_elsewhere(server: FakeServer, other: FakeServer, call: Call) -> None:

@@ -26,8 +26,25 @@ class Failed(grpc.RpcError):
     def code(self) -> grpc.StatusCode:
         return self._code
 
+    def details(self) -> str:
+        return "it failed"
+
     def trailing_metadata(self) -> Any:
         return () if self._pushback is None else ((PUSHBACK_KEY, self._pushback),)
+
+
+class Unsent(Failed):
+    """One that no server was there for, as gRPC tells it."""
+
+    def details(self) -> str:
+        return "connections to all backends failing; last error: UNKNOWN: ipv4:127.0.0.1:1: Connection refused"
+
+
+class Quoted(Unsent):
+    """The same, told by a proxy of its own server."""
+
+    def trailing_metadata(self) -> Any:
+        return (("server", "envoy"),)
 
 
 class ByProxy(Failed):
@@ -85,6 +102,13 @@ def test_nothing_is_waited_for_that_comes_after_the_deadline() -> None:
     assert retries.delay_s(Failed(), 1, FIRST_BACKOFF_S / 2) is None
 
 
+def test_the_last_attempts_come_before_the_deadline() -> None:
+    """A call whose next wait would have been longer was given up, with up to two of its seconds left."""
+    for left_s in (1.9, 0.5, FIRST_BACKOFF_S):
+        delay = Retries().delay_s(Failed(), 8, left_s)
+        assert delay == pytest.approx(left_s / 2, rel=JITTER + 1e-9)
+
+
 def test_the_impatient_only_wait_where_a_server_asks_for_it() -> None:
     retries = Retries(patient=False)
     assert retries.delay_s(Failed(), 1, 100) is None
@@ -101,3 +125,11 @@ def test_many_failures_end_all_attempts_until_there_are_answers() -> None:
     for _ in range(int(2 / TOKEN_RATIO) + 1):
         retries.succeeded()
     assert retries.delay_s(Failed(), 1, 100) is not None
+
+
+@pytest.mark.parametrize("error", [Unsent(), Failed(grpc.StatusCode.CANCELLED), ByProxy(grpc.StatusCode.CANCELLED)])
+def test_calls_that_no_server_has_begun_with_are_not_throttled(error: Failed) -> None:
+    """None is spared by it, and whoever has many under way would lose them where one restarts."""
+    retries = Retries()
+    assert None not in [retries.delay_s(error, 1, 100) for _ in range(int(MAX_TOKENS))]
+    assert None in [retries.delay_s(Quoted(), 1, 100) for _ in range(int(MAX_TOKENS))]

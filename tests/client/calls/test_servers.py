@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from dragoman.calls.servers import FAILURES, FIRST_REST_S, HALF_LIFE_S, MAX_REST_S, Server, Servers
-from tests.client.calls.test_retries import Failed
+from tests.client.calls.test_retries import Failed, Unsent
 
 
 class Clock:
@@ -114,6 +114,45 @@ def test_a_server_that_fails_again_and_again_rests_longer_each_time() -> None:
         fail(servers, "ill", 1)
     clock.now_s += 1.2 * MAX_REST_S
     assert "ill" in chosen(servers, 50), "no rest is longer than that"
+
+
+def test_a_server_that_is_not_there_is_looked_for_every_second() -> None:
+    clock = Clock()
+    servers = Servers(["well", "away"], clock)
+    fail(servers, "away", FAILURES, Unsent())
+    for _ in range(6):
+        assert chosen(servers, 50) == {"well": 50}
+        clock.now_s += 1.21 * FIRST_REST_S
+        fail(servers, "away", 1, Unsent())
+
+
+def test_calls_that_fail_together_make_no_rest_longer() -> None:
+    """A server that is killed fails all that it has. Forty of them kept its clients away for half a minute."""
+    clock = Clock()
+    servers = Servers(["ill", "well"], clock)
+    for server in [servers.begin() for _ in range(80)]:
+        if server.methods == "ill":
+            servers.failed(server, Failed())
+        else:
+            servers.left(server)
+    assert chosen(servers, 50) == {"well": 50}
+    clock.now_s += 1.21 * FIRST_REST_S
+    assert "ill" in chosen(servers, 50)
+
+
+def test_who_answers_rests_no_longer() -> None:
+    """Where all were down, the first that was back would get all calls until the rest of the others was over."""
+    servers = Servers(["a", "b"], Clock())
+    for _ in range(2 * FAILURES):
+        server = servers.begin()
+        servers.failed(server, Failed())
+        servers.failed(servers.begin([server]), Failed())
+    for _ in range(2):
+        first = servers.begin()
+        second = servers.begin([first])
+        servers.answered(first, ())
+        servers.answered(second, ())
+    assert set(chosen(servers, 50)) == {"a", "b"}
 
 
 def test_one_call_at_a_time_finds_out_whether_it_is_well_again() -> None:

@@ -50,6 +50,16 @@ def test_openssl_reads_the_signature(signed: Package, keys: Keys, tmp_path: Path
     openssl("pkeyutl", *verify)
 
 
+def test_openssl_signs_as_export_does(signed: Package, keys: Keys, tmp_path: Path) -> None:
+    """As docs/export.md says, where a package is there already."""
+    (signed.folder / SIGNATURE).unlink()
+    openssl(
+        "pkeyutl", "-sign", "-rawin", "-inkey", keys.private, "-in", signed.folder / MANIFEST, "-out", tmp_path / "raw"
+    )
+    openssl("base64", "-in", tmp_path / "raw", "-out", signed.folder / SIGNATURE)
+    check_seal(signed, public_key(keys.public))
+
+
 def test_it_is_nobody_elses(signed: Package, tmp_path: Path) -> None:
     with pytest.raises(SealError, match="is no signature of this package by this key"):
         check_seal(signed, public_key(Keys(tmp_path, "other").public))

@@ -184,6 +184,15 @@ async def test_who_does_not_speak_is_left(sent: bytes, monkeypatch: pytest.Monke
         assert await is_serving(port)
 
 
+async def test_who_does_not_say_that_it_lives_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC has two clocks for that, the first of which it never starts."""
+    clocks = ("keepalive_time_ms", "keepalive_timeout_ms", "ping_timeout_ms")
+    soon = [(name, 100 if name.endswith(clocks) else value) for name, value in listeners.OPTIONS]
+    monkeypatch.setattr(listeners, "OPTIONS", soon)
+    async with started() as port:
+        await closed(port, SETTINGS)
+
+
 async def test_a_connection_without_a_call_is_closed() -> None:
     async with started(connection_idle_s=1) as port:
         assert b"idle" in await closed(port, SETTINGS)

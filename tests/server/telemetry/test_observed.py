@@ -14,7 +14,7 @@ from server.errors import Draining, InternalError, Overloaded, ServerError
 from server.telemetry.calls import Call, current_call
 from server.telemetry.logs import CallLog
 from server.telemetry.metrics.call import CallMetrics
-from server.telemetry.observed import ObservedCalls
+from server.telemetry.observed import CLASS_KEY, ObservedCalls
 from server.telemetry.tracing import Tracing
 
 METHOD = "dragoman.v1.TranslationService/Translate"
@@ -90,6 +90,19 @@ async def test_a_refused_call_is_refused_once_and_counted_by_its_reason(world: W
     await asyncio.create_task(world.call(caller, error))
     assert (caller.told, caller.refused) == ([], [error])
     assert await world.counted("UNAVAILABLE", "OVERLOADED") == (1, 1, 0)
+
+
+@pytest.mark.parametrize(("metadata", "bulk"), [({}, False), ({CLASS_KEY: "bulk"}, True), ({CLASS_KEY: "chat"}, False)])
+async def test_a_call_that_says_so_is_bulk(world: World, metadata: dict[str, str], bulk: bool) -> None:
+    caller = Teller()
+    caller.metadata = metadata
+
+    async def is_bulk() -> bool:
+        async with world.calls.observed(METHOD, caller):
+            return current_call().bulk
+        raise AssertionError
+
+    assert await asyncio.create_task(is_bulk()) == bulk
 
 
 @pytest.mark.parametrize("tell_fails", [False, True])
