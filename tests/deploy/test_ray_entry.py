@@ -294,5 +294,5 @@ async def test_a_replica_that_counts_on_more_memory_than_there_is_says_so(
     memory = None if settings else 10**9
     group = Group(name="en-pt", packages=(ZOO,), loaded=loaded, memory_mb=memory, settings=settings)
     made: Any = kind.__new__(kind)
-    await made.__init__(group, [])
+    await made.__init__(group, [], "")
     assert f"memory_mb is {10**9}, and the machine or container has " in caplog.text

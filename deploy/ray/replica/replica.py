@@ -25,14 +25,19 @@ from server.telemetry import logs
 class Replica:
     """Has all packages of its group in memory. Ray Serve makes and ends it."""
 
-    async def __init__(self, group: Group, hashes: Sequence[str]) -> None:  # type: ignore[misc]  # it is awaited
-        """hashes: the SHA-256 of every package, as the application was made of. Raises ConfigError or DeviceError."""
+    async def __init__(  # type: ignore[misc]  # it is awaited
+        self, group: Group, hashes: Sequence[str], made_on: str
+    ) -> None:
+        """hashes: the SHA-256 of every package on the node where the application was made.
+
+        Raises ConfigError or DeviceError.
+        """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
         self._group, self._node = group, ray.util.get_node_ip_address()
         self._settings = group.server_settings().model_copy(update={"host": self._node})
         logs.configure(self._settings)
         warn_of_memory(group.memory_mb or self._settings.memory_mb)  # of all that are loaded, where it is told so
-        self._packages = packages_of(group, hashes, self._node)
+        self._packages = packages_of(group, hashes, made_on, self._node)
         self._queue = QueueTime()
         self._open: list[Models] = []
         await self._begin()
