@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import ray
 from ray import serve
 from ray.serve import Application
 from ray.serve.config import AutoscalingConfig, AutoscalingPolicy
@@ -11,10 +12,9 @@ from ray.serve.schema import LoggingConfig
 from deploy.ray.arguments import ENTRY, Arguments, Group
 from deploy.ray.autoscaling import QueueTimePolicy
 from deploy.ray.entry.server import EntryServer
-from deploy.ray.replica.packages import check_models
+from deploy.ray.replica.packages import check_models, hashes_of
 from deploy.ray.replica.replica import Replica, shelf
 from dragoman.bulk.cluster.version import check_version
-from dragoman.bulk.engine import package_hashes
 from server.lifecycle import END_S
 
 ONGOING = 4
@@ -30,12 +30,14 @@ LOGGING = LoggingConfig(enable_access_log=False)
 def build(args: Arguments) -> Application:
     """A deployment for each group, and the entries before them.
 
-    Raises WrongUsage where a package is missing, and ConfigError where two have models of one name.
+    Raises WrongUsage where Ray has another version, and ConfigError where a package is missing, or two have models of
+    one name.
     """
     check_version()
-    hashes = [package_hashes(group.packages) for group in args.groups]
+    node = ray.util.get_node_ip_address()
+    hashes = [hashes_of(group, node) for group in args.groups]
     check_models(args.groups)
-    handles = [_deployed(*each) for each in zip(args.groups, hashes, strict=True)]
+    handles = [_deployed(group, its, node) for group, its in zip(args.groups, hashes, strict=True)]
     entry, settings = args.entry, args.entry.server_settings()
     options: dict[str, Any] = {} if entry.shared_port else {"max_replicas_per_node": 1}
     deployment = serve.deployment(
@@ -50,7 +52,7 @@ def build(args: Arguments) -> Application:
     return deployment.bind(entry, args.groups, handles, hashes)
 
 
-def _deployed(group: Group, hashes: Sequence[str]) -> Application:
+def _deployed(group: Group, hashes: Sequence[str], made_on: str) -> Application:
     settings = group.server_settings()
     autoscaling = AutoscalingConfig(
         min_replicas=group.min_replicas,
@@ -69,4 +71,4 @@ def _deployed(group: Group, hashes: Sequence[str]) -> Application:
         graceful_shutdown_wait_loop_s=WAIT_LOOP_S,
         logging_config=LOGGING,
     )(Replica if group.loaded is None else shelf(group.loaded))
-    return deployment.bind(group, hashes)
+    return deployment.bind(group, hashes, made_on)

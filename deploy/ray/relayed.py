@@ -5,9 +5,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from deploy.ray.arguments import Group
+from server.catalog.served_model import ServedModel
 from server.errors import InternalError, ServerError
 from server.telemetry.calls import REQUEST_ID_KEY, AnsweredContent, Call
 from server.telemetry.observed import BULK, CLASS_KEY
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A replica: what it was told, by which an entry knows one of a former deployment, and its models."""
+
+    group: Group
+    models: list[ServedModel]
 
 
 @dataclass(frozen=True, slots=True)

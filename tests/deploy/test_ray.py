@@ -15,9 +15,8 @@ from pydantic import ValidationError
 from deploy.ray.arguments import Arguments, Group
 from deploy.ray.autoscaling import QUEUE_S, QueueTime, QueueTimePolicy
 from deploy.ray.relayed import Answered, Asked, Refused, RelayedCaller
-from deploy.ray.replica.packages import check_models, packages_of
+from deploy.ray.replica.packages import check_models, hashes_of, packages_of
 from engine.request import Timings
-from models.package.folder import Package
 from server import errors
 from server.config import ConfigError, Settings
 from server.errors import Overloaded, ServerError, WouldBeLate
@@ -32,17 +31,19 @@ GROUP = {"name": "en-pt", "packages": ["models/zoo/en-pt"]}
 
 def test_a_node_whose_packages_are_not_the_same_says_which() -> None:
     group = Group.model_validate(GROUP)
-    [found] = packages_of(group, hashes := [Package.open(Path(GROUP["packages"][0])).sha256], "n1")
-    assert found.package.sha256 == hashes[0]
+    [found] = packages_of(group, hashes := hashes_of(group, "n0"), "n0", "n1")
+    assert [found.package.sha256] == hashes
     other = "0" * 64
-    told = f"on node n1: models/zoo/en-pt has SHA-256 {hashes[0]}, and {other} where it was deployed from: put the same"
-    with pytest.raises(ConfigError, match=told):
-        packages_of(group, [other], "n1")
-    with pytest.raises(ConfigError, match=r"on node n1: .* 1 packages \(models/zoo/en-pt\), and 2 where"):
-        packages_of(group, [*hashes, other], "n1")
-    missing = group.model_copy(update={"packages": ("models/zoo/en-xx",)})
+    told = f"on node n1: models/zoo/en-pt has SHA-256 {hashes[0]}, and {other} on node n0, where Ray Serve has made"
+    with pytest.raises(ConfigError, match=f"{told} the application: put the same packages on every node"):
+        packages_of(group, [other], "n0", "n1")
+    with pytest.raises(ConfigError, match=r"on node n1: .* 1 packages \(models/zoo/en-pt\), and 2 on node n0, where"):
+        packages_of(group, [*hashes, other], "n0", "n1")
+    missing = group.model_copy(update={"packages": (Path("models/zoo/en-xx"),)})
     with pytest.raises(ConfigError, match=r"on node n1: models/zoo/en-xx.*put the same packages on every node"):
-        packages_of(missing, hashes, "n1")
+        packages_of(missing, hashes, "n0", "n1")
+    with pytest.raises(ConfigError, match="on node n0, where the application is made: models/zoo/en-xx is no package"):
+        hashes_of(missing, "n0")
 
 
 def documents(name: str) -> list[dict[str, Any]]:

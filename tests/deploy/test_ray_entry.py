@@ -26,7 +26,7 @@ from deploy.ray.arguments import Entry, Group
 from deploy.ray.entry import forwarding, routes, server
 from deploy.ray.entry.forwarding import ATTEMPTS, Forwarding, Route
 from deploy.ray.entry.routes import Deployed, Routes
-from deploy.ray.relayed import Asked
+from deploy.ray.relayed import Asked, Described
 from deploy.ray.replica import models, replica
 from deploy.ray.replica.models import Models
 from deploy.ray.replica.replica import Replica
@@ -193,12 +193,12 @@ async def test_who_leaves_frees_the_rows() -> None:
 class RollingOut:
     """A deployment's handle of which former replicas answer first; one of them dies."""
 
-    def __init__(self, former: ServedModel, new: ServedModel) -> None:
-        self.described: list[list[ServedModel] | Exception] = [[former], RayActorError(), [former], [new]]
+    def __init__(self, former: Described, new: Described) -> None:
+        self.described: list[Described | Exception] = [former, RayActorError(), former, new]
         self.describe = self
 
-    def remote(self) -> asyncio.Future[list[ServedModel]]:
-        answer: asyncio.Future[list[ServedModel]] = asyncio.get_running_loop().create_future()
+    def remote(self) -> asyncio.Future[Described]:
+        answer: asyncio.Future[Described] = asyncio.get_running_loop().create_future()
         said = self.described.pop(0)
         if isinstance(said, Exception):
             answer.set_exception(said)
@@ -207,13 +207,25 @@ class RollingOut:
         return answer
 
 
-async def test_an_entry_tells_the_package_that_was_deployed_once_a_replica_has_it(
-    monkeypatch: pytest.MonkeyPatch,
+GROUP = Group(name="en-pt", packages=(ZOO,), settings={"max_rows": 8})
+"""As it was deployed."""
+BEFORE = GROUP.model_copy(update={"settings": {"max_rows": 64}})
+
+
+@pytest.mark.parametrize(
+    ("group", "former", "new"),
+    [
+        (GROUP, replace(MODEL, package_sha256="0" * 64), replace(MODEL, package_sha256="1" * 64)),
+        (BEFORE, replace(MODEL, rows=64), replace(MODEL, rows=8)),
+    ],
+    ids=["another package", "other settings"],
+)
+async def test_an_entry_tells_what_was_deployed_once_a_replica_has_it(
+    group: Group, former: ServedModel, new: ServedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(routes, "LOOK_S", 0.001)
-    former, new = (replace(MODEL, package_sha256=digit * 64) for digit in "01")
-    handle: Any = RollingOut(former, new)
-    found = Routes([Deployed(Group(name="en-pt", packages=(ZOO,)), handle, [new.package_sha256])])
+    handle: Any = RollingOut(Described(group, [former]), Described(GROUP, [new]))
+    found = Routes([Deployed(GROUP, handle, [new.package_sha256])])
     await found.open()
     assert found.catalog.find("").model == former
     await found.settle()
@@ -282,5 +294,5 @@ async def test_a_replica_that_counts_on_more_memory_than_there_is_says_so(
     memory = None if settings else 10**9
     group = Group(name="en-pt", packages=(ZOO,), loaded=loaded, memory_mb=memory, settings=settings)
     made: Any = kind.__new__(kind)
-    await made.__init__(group, [])
+    await made.__init__(group, [], "")
     assert f"memory_mb is {10**9}, and the machine or container has " in caplog.text

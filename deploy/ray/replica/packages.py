@@ -1,14 +1,20 @@
-"""The packages of a node: the same as where the application was deployed from, or the replica does not start."""
+"""The packages of a node: the same as where the application was made, or the replica does not start.
+
+Ray Serve makes it of its file in a task, which runs on any node of the cluster.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.ray.arguments import Group
+from dragoman.bulk.engine import package_hashes
+from dragoman.bulk.errors import WrongUsage
 from models.package.checked import PackageError
 from models.package.folder import Package
 from server.catalog.packages import OpenPackage, open_packages, package_folders
 from server.config import ConfigError
 
+MADE = "where Ray Serve has made the application"
 WAY_OUT = "put the same packages on every node, and deploy again"
 
 
@@ -29,10 +35,18 @@ def check_models(groups: Sequence[Group]) -> None:
                 )
 
 
-def packages_of(group: Group, hashes: Sequence[str], node: str) -> list[OpenPackage]:
+def hashes_of(group: Group, node: str) -> list[str]:
+    """The SHA-256 of its packages on this node. Raises ConfigError, which names it, where one is not there."""
+    try:
+        return package_hashes(group.packages)
+    except WrongUsage as error:
+        raise ConfigError(f"on node {node}, where the application is made: {error}; {WAY_OUT}") from error
+
+
+def packages_of(group: Group, hashes: Sequence[str], made_on: str, node: str) -> list[OpenPackage]:
     """Raises ConfigError, which names the node, where a package is not there, or another one.
 
-    hashes: their SHA-256 where the application was deployed from
+    hashes: their SHA-256 on the node `made_on`, where the application was made
     """
     try:
         packages = open_packages(group.server_settings())
@@ -40,10 +54,10 @@ def packages_of(group: Group, hashes: Sequence[str], node: str) -> list[OpenPack
         raise ConfigError(f"on node {node}: {error}; {WAY_OUT}") from error
     if len(packages) != len(hashes):
         folders = ", ".join(str(one.package.folder) for one in packages)
-        told = f"there are {len(packages)} packages ({folders}), and {len(hashes)} where it was deployed from"
+        told = f"there are {len(packages)} packages ({folders}), and {len(hashes)} on node {made_on}, {MADE}"
         raise ConfigError(f"on node {node}: of {group.name} {told}: {WAY_OUT}")
     wrong = [
-        f"{one.package.folder} has SHA-256 {one.package.sha256}, and {expected} where it was deployed from"
+        f"{one.package.folder} has SHA-256 {one.package.sha256}, and {expected} on node {made_on}, {MADE}"
         for one, expected in zip(packages, hashes, strict=True)
         if one.package.sha256 != expected
     ]

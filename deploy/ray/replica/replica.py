@@ -11,7 +11,7 @@ from ray import serve
 
 from deploy.ray.arguments import Group
 from deploy.ray.autoscaling import QUEUE_S, QueueTime
-from deploy.ray.relayed import Answered, Asked, Refused
+from deploy.ray.relayed import Answered, Asked, Described, Refused
 from deploy.ray.replica.models import Models
 from deploy.ray.replica.packages import packages_of
 from engine.devices.machine import Machine
@@ -25,14 +25,19 @@ from server.telemetry import logs
 class Replica:
     """Has all packages of its group in memory. Ray Serve makes and ends it."""
 
-    async def __init__(self, group: Group, hashes: Sequence[str]) -> None:  # type: ignore[misc]  # it is awaited
-        """hashes: the SHA-256 of every package, as the application was made of. Raises ConfigError or DeviceError."""
+    async def __init__(  # type: ignore[misc]  # it is awaited
+        self, group: Group, hashes: Sequence[str], made_on: str
+    ) -> None:
+        """hashes: the SHA-256 of every package on the node where the application was made.
+
+        Raises ConfigError or DeviceError.
+        """
         sys.setswitchinterval(SWITCH_INTERVAL_S)
-        self._node = ray.util.get_node_ip_address()
+        self._group, self._node = group, ray.util.get_node_ip_address()
         self._settings = group.server_settings().model_copy(update={"host": self._node})
         logs.configure(self._settings)
         warn_of_memory(group.memory_mb or self._settings.memory_mb)  # of all that are loaded, where it is told so
-        self._packages = packages_of(group, hashes, self._node)
+        self._packages = packages_of(group, hashes, made_on, self._node)
         self._queue = QueueTime()
         self._open: list[Models] = []
         await self._begin()
@@ -51,8 +56,12 @@ class Replica:
         """Those that have the model of this name in memory."""
         return self._open[0]
 
-    async def describe(self) -> list[ServedModel]:
+    async def describe(self) -> Described:
         """The facts of every package."""
+        return Described(self._group, self.facts())
+
+    def facts(self) -> list[ServedModel]:
+        """Of every package."""
         return self._open[0].facts
 
     async def answer(self, asked: Asked) -> Answered | Refused:
@@ -117,7 +126,7 @@ def shelf(most: int) -> type[Replica]:
             shelved: Shelved = await self.shelved(name)
             return shelved.models
 
-        async def describe(self) -> list[ServedModel]:
+        def facts(self) -> list[ServedModel]:
             device = serving_device(self._settings, [one.package.manifest.graphs for one in self._packages], Machine())
             return [served_model(one.package, self._settings, device.provider) for one in self._packages]
 
