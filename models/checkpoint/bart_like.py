@@ -121,7 +121,7 @@ class Family:
     first_position: Literal["first", "third", "after padding"] = "first"
     """The row of the file's table that belongs to the first token."""
     computed: bool = False
-    """The file has no table: it is that of `tensor2tensor_sinusoids`."""
+    """A file without a table has that of `tensor2tensor_sinusoids`."""
     settings: type[Settings] = OneVocabulary
     defaults: dict[str, Any] = field(default_factory=dict)
     """Of keys that config.json may leave out."""
@@ -143,7 +143,7 @@ FAMILIES = {
     "m2m_100": Family("pre", first_position="after padding", computed=True, defaults=SCALED),
     "blenderbot": Family("pre", defaults=UNSCALED),
     "blenderbot-small": Family(embedding_norms=("sum", "tokens"), defaults=UNSCALED),
-    "fsmt": Family(first_position="after padding", settings=TwoVocabularies, defaults=SCALED),
+    "fsmt": Family(first_position="after padding", computed=True, settings=TwoVocabularies, defaults=SCALED),
 }
 """By the `model_type` of a Hugging Face config.json. mBART-50 is an mBART, a dense NLLB an M2M100."""
 
@@ -296,10 +296,10 @@ def _put_positions(model: Transformer, tensors: TensorFile, settings: Settings, 
     rows = settings.max_position_embeddings + offset
     for side, table in (("encoder", model.source_positions), ("decoder", model.target_positions)):
         name = f"model.{side}.embed_positions.weight"
-        if family.computed:
-            table[:] = tensor2tensor_sinusoids(rows, width)[offset:]
-        elif name in tensors or family.positions == "learned":
+        if name in tensors or not (family.computed or family.positions == "sinusoidal"):
             table[:] = tensors.take(name, (rows, width))[offset:]
+        elif family.computed:
+            table[:] = tensor2tensor_sinusoids(rows, width)[offset:]
 
 
 def _renames(config: ModelConfig) -> list[Rename]:

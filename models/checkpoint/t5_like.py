@@ -37,6 +37,10 @@ ACTIVATIONS: dict[str, Activation] = {
 GATED = "gated-"
 UNUSED = ("decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight",)
 """In old files. Nothing is made of it."""
+TABLE = "shared.weight"
+COPIES = ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight")
+"""The same table once more. The file of madlad400-3b-mt has it by one of these names alone."""
+OUTPUT = "lm_head.weight"
 BYTE_TOKENIZER = "ByT5Tokenizer"
 
 
@@ -169,7 +173,9 @@ def read(folder: Path) -> Trained:
     weights = find_weights(folder)
     tensors = read_weights(weights)
     tensors.leave(UNUSED)
-    own_output = tensors.differ("lm_head.weight", "shared.weight")
+    for copy in COPIES:
+        tensors.merge(copy, TABLE)
+    own_output = tensors.differ(OUTPUT, TABLE)
     longest = LONGEST_IN_BYTES if has_bytes(folder) else LONGEST
     config = model_config(settings, family, start_of(choices, settings, family, file), own_output, longest, file)
     generation = choices.defaults_of(config, generation_file(folder))
@@ -265,8 +271,7 @@ def build(config: ModelConfig, settings: T5LikeConfig, tensors: TensorFile) -> T
         put_relative(
             bias, names, settings.relative_attention_num_buckets, settings.relative_attention_max_distance, tensors
         )
-    copies = dict.fromkeys(("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"), "shared.weight")
-    fill(model, renames(config), copies | ({"lm_head.weight": "shared.weight"} if config.tie_output else {}), tensors)
+    fill(model, renames(config), {OUTPUT: TABLE} if config.tie_output else {}, tensors)
     return model
 
 
@@ -279,10 +284,10 @@ def scale_output(model: Transformer) -> None:
 def renames(config: ModelConfig) -> list[Rename]:
     """Where each tensor belongs, but for relative positions."""
     table = (config.source_vocab_size, config.width)
-    output = [] if config.tie_output else [Rename("output_weight", ("lm_head.weight",), table)]
+    output = [] if config.tie_output else [Rename("output_weight", (OUTPUT,), table)]
     sides = (("encoder", config.encoder_layers), ("decoder", config.decoder_layers))
     return [
-        Rename("source_embedding", ("shared.weight",), table),
+        Rename("source_embedding", (TABLE,), table),
         *output,
         *(_weight(f"{side}_norm", f"{side}.final_layer_norm") for side, _ in sides),
         *(rename for side, layers in sides for layer in range(layers) for rename in _layer(config, side, layer)),

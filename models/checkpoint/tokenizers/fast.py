@@ -57,7 +57,7 @@ def fast_tokenizer(tokenizer: Any, folder: Path, multilingual: bool) -> FastToke
     """As `read_fast_tokenizer`, of what transformers has opened."""
     if not getattr(tokenizer, "is_fast", False):
         raise CheckpointError(
-            f"{folder.name}: {type(tokenizer).__name__} is written in Python, and cannot be served; a folder with a "
+            f"{folder}: {type(tokenizer).__name__} is written in Python, and cannot be served; a folder with a "
             "tokenizer.json, or of SentencePiece files, can"
         )
     _check_files(tokenizer, folder)
@@ -91,7 +91,7 @@ def _check_files(tokenizer: Any, folder: Path) -> None:
     missing = [name for name in names.values() if not (folder / name).is_file()]
     if missing and not (folder / "tokenizer.json").is_file():
         raise CheckpointError(
-            f"{folder.name} has no tokenizer.json, and no {missing[0]} of which {type(tokenizer).__name__} makes one"
+            f"{folder} has no tokenizer.json, and no {missing[0]} of which {type(tokenizer).__name__} makes one"
         )
 
 

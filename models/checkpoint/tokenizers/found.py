@@ -52,7 +52,7 @@ def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
     _check_added(tokenizer, folder)
     files = {name: folder / name for name in ("sentencepiece.bpe.model", "vocab.json")}
     if missing := [name for name, file in files.items() if not file.is_file()]:
-        raise CheckpointError(f"{folder.name}: M2M100Tokenizer has no {missing[0]}")
+        raise CheckpointError(f"{folder}: M2M100Tokenizer has no {missing[0]}")
     ids: dict[str, int] = tokenizer.lang_token_to_id
     languages = {tag: ids[token] for tag, token in language_tokens(ids).items()}
     largest = max(_largest_id(files["vocab.json"]), tokenizer.eos_token_id, tokenizer.unk_token_id, *ids.values())
@@ -75,7 +75,7 @@ def plbart(tokenizer: Any, folder: Path) -> FoundTokenizer:
     _check_added(tokenizer, folder)
     name = "sentencepiece.bpe.model"
     if not (folder / name).is_file():
-        raise CheckpointError(f"{folder.name}: PLBartTokenizer has no {name}")
+        raise CheckpointError(f"{folder}: PLBartTokenizer has no {name}")
     pieces = [tokenizer.sp_model.IdToPiece(index) for index in range(tokenizer.sp_model.get_piece_size())]
     ids: dict[str, int] = tokenizer.lang_code_to_id
     languages = {PLBART_LANGUAGES[code.strip("_")]: token_id for code, token_id in ids.items()}
@@ -129,7 +129,7 @@ def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:
     """FSMT's: words by the rules of Moses, then byte-pair encoding, and a vocabulary for each side."""
     if tokenizer.tgt_lang in LOOKS_AHEAD:
         raise CheckpointError(
-            f"{folder.name}: targets are in {tokenizer.tgt_lang!r}, whose words sacremoses does not join as they come"
+            f"{folder}: targets are in {tokenizer.tgt_lang!r}, whose words sacremoses does not join as they come"
         )
     _check_special(tokenizer, folder, "sep_token", "unk_token")
     names = ("vocab-src.json", "vocab-tgt.json", "merges.txt")

@@ -25,17 +25,30 @@ def folder(tmp_path: Path) -> Path:
     return write_family(tmp_path, T5_LIKE["t5, version 1.1"])
 
 
-@pytest.mark.parametrize("family", T5_LIKE.values(), ids=T5_LIKE)
-def test_logits_are_those_of_transformers(family: Family, tmp_path: Path) -> None:
+def assert_logits_are_those_of_transformers(folder: Path) -> None:
     """In fp64, but for its norms: random weights make logits of 50, and scores without a scale magnify roundings."""
-    ours = read(write_family(tmp_path, family)).model.double()
-    theirs = AutoModelForSeq2SeqLM.from_pretrained(tmp_path, dtype=torch.float64).eval()
+    ours = read(folder).model.double()
+    theirs = AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float64).eval()
     lengths = torch.tensor([60, 1, 23])
     sources, targets = (torch.randint(2, VOCABULARY, (3, length)) for length in (60, 50))
     mask = (torch.arange(60) < lengths[:, None]).long()
     with torch.no_grad():
         expected = theirs(input_ids=sources, attention_mask=mask, decoder_input_ids=targets).logits
         torch.testing.assert_close(ours(sources, lengths, targets), expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("family", T5_LIKE.values(), ids=T5_LIKE)
+def test_logits_are_those_of_transformers(family: Family, tmp_path: Path) -> None:
+    assert_logits_are_those_of_transformers(write_family(tmp_path, family))
+
+
+@pytest.mark.parametrize("name", ["encoder.embed_tokens.weight", "decoder.embed_tokens.weight"])
+def test_the_table_may_have_the_name_of_a_copy(name: str, folder: Path) -> None:
+    """As in madlad400-3b-mt, whose output layer is another."""
+    tensors = load_file(folder / WEIGHTS)
+    save_file(tensors | {name: tensors.pop("shared.weight")}, folder / WEIGHTS)
+    assert set(load_file(folder / WEIGHTS)) >= {name, "lm_head.weight"}
+    assert_logits_are_those_of_transformers(folder)
 
 
 def test_longest_target_and_source_are_those_of_training(folder: Path) -> None:

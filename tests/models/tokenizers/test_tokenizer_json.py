@@ -357,7 +357,7 @@ def test_a_tokenizer_of_another_model_is_refused(ours: TokenizerJson, folder: Pa
 
 def test_a_tokenizer_in_python_is_refused(tmp_path: Path) -> None:
     transformers.ByT5Tokenizer().save_pretrained(tmp_path)
-    with pytest.raises(CheckpointError, match="ByT5Tokenizer is written in Python"):
+    with pytest.raises(CheckpointError, match=f"{tmp_path}: ByT5Tokenizer is written in Python"):
         read_fast_tokenizer(tmp_path)
 
 
