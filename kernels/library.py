@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 LIBRARY = Path(__file__).parent / "lib" / "libdragoman.so"
 OPERATORS = 2
 """Version of the operators that this project's graphs want."""
-LAYOUT = 2
-"""Version of how caches lie in memory, which the engine and the library have to agree on."""
+LAYOUT = 3
+"""Version of how caches and the structures of this package lie in memory, which the engine and the library have to
+agree on."""
 
 
 class LibraryError(Exception):
@@ -114,7 +115,7 @@ class Library:
 
     @property
     def layout(self) -> int:
-        """Version of how caches lie in memory."""
+        """Version of how caches and structures lie in memory."""
         return int(self._functions.dragoman_layout())
 
     def use(self, isa: str) -> None:
@@ -226,7 +227,7 @@ def open_library(path: Path = LIBRARY) -> Library:
     if operators != OPERATORS:
         raise LibraryError(f"{path} has operators of version {operators}, not {OPERATORS}: make kernels")
     if layout != LAYOUT:
-        raise LibraryError(f"{path} has caches of layout {layout}, not {LAYOUT}: make kernels")
+        raise LibraryError(f"{path} has a memory of layout {layout}, not {LAYOUT}: make kernels")
     if not library.isa:
         raise LibraryError(f"{path} was built for other processors: make kernels")
     return library

@@ -22,7 +22,8 @@ class Recording:
         """Makes the run, on this thread. outputs: all arrays that are bound to it."""
         self.library = library
         self.address = library.record([array.ctypes.data for array in outputs])
-        finalize(self, library.forget, self.address)
+        # Not where the process ends: a worker may be in the middle of it.
+        finalize(self, library.forget, self.address).atexit = False
         try:
             run()
         finally:

@@ -19,6 +19,7 @@ from pathlib import Path
 from bench.instructions.kernels import NotCounted, count_kernels, machine, total
 from bench.instructions.marked import CELLS, TURNS
 from bench.pages.markdown import table, verdict
+from kernels.library import LibraryError, open_library
 
 BOUNDS, MARKS = Path(__file__).with_name("bounds.json"), Path(__file__).with_name("marks.c")
 SLACK = 1.15
@@ -41,7 +42,11 @@ def bounds(of: str) -> dict[str, int]:
 
 
 def count() -> dict[str, int]:
-    """Instructions of a step, by beams, sentences and steps of a turn. Raises NotCounted where there is no counting."""
+    """Instructions of a step, by the name of what they are of. Raises NotCounted where there is no counting."""
+    try:
+        open_library()
+    except LibraryError as error:
+        raise NotCounted(f"a part of the engine's steps is not there to be counted: {error}") from error
     valgrind = shutil.which("valgrind")
     if valgrind is None or shutil.which("cc") is None:
         raise NotCounted(f"there is no {'C compiler' if valgrind else 'valgrind'} to count instructions with")
@@ -60,12 +65,7 @@ def count() -> dict[str, int]:
             env=os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
         )
         parts = [total(Path(f"{out}.{section + 1}")) for section in range(len(CELLS))]
-    return {_name(*cell): part // (TURNS * cell[-1]) for cell, part in zip(CELLS, parts, strict=True)}
-
-
-def _name(beams: int, sentences: int, steps: int) -> str:
-    together = f", {steps} steps a turn" if steps > 1 else ""
-    return f"engine, beams {beams}, sentences {sentences}{together}"
+    return {cell.name: part // (TURNS * cell.steps) for cell, part in zip(CELLS, parts, strict=True)}
 
 
 def update(of: str, counted: dict[str, int]) -> None:

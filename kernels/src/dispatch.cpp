@@ -49,6 +49,6 @@ extern "C" __attribute__((visibility("default"))) int dragoman_use(const char* i
 }
 
 extern "C" __attribute__((visibility("default"))) int dragoman_operators() { return 2; }
-extern "C" __attribute__((visibility("default"))) int dragoman_layout() { return 2; }
+extern "C" __attribute__((visibility("default"))) int dragoman_layout() { return 3; }
 
 }  // namespace dragoman

@@ -115,7 +115,8 @@ class Architecture(nn.Module, ABC):
 
     def _initialise(self) -> None:
         """Random weights to train from: normal embeddings of unit scale after `embedding_scale`, Glorot matrices."""
-        for table in {self.source_embedding, self.target_embedding, self.output_weight}:
+        # Each once, and in this order: sets of tensors have that of their addresses.
+        for table in dict.fromkeys((self.source_embedding, self.target_embedding, self.output_weight)):
             nn.init.normal_(table, std=self.config.width**-0.5)
         for module in self.modules():
             if isinstance(module, nn.Linear):

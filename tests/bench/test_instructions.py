@@ -31,6 +31,8 @@ def test_a_step_takes_no_more_instructions_than_it_may() -> None:
     assert {name: value for name, value in counted.items() if value > most[name]} == {}
     assert 1000 < counted["engine, beams 1, sentences 32"] < 2 * counted["engine, beams 1, sentences 1"]
     assert counted["engine, beams 4, sentences 32"] < 2 * counted["engine, beams 4, sentences 1"]
+    together = "engine, beams 1, sentences 1, 8 steps a turn"
+    assert counted[f"{together}, made again"] < counted[together] / 2, "Python has no part in most of them"
 
 
 def nothing_counted() -> dict[str, int]:

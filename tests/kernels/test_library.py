@@ -45,9 +45,9 @@ def test_a_library_of_other_operators(library: Library, monkeypatch: pytest.Monk
         open_library(library.path)
 
 
-def test_a_library_of_other_caches(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_of_another_memory(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kernels.library.LAYOUT", 7)
-    with pytest.raises(LibraryError, match=r"layout 2, not 7: make kernels"):
+    with pytest.raises(LibraryError, match=r"layout 3, not 7: make kernels"):
         open_library(library.path)
 
 

@@ -82,6 +82,13 @@ def random_model(config: ModelConfig) -> Transformer:
     return model
 
 
+def test_a_seed_gives_the_same_weights_wherever_they_lie_in_memory() -> None:
+    shape = config(share_embeddings=False, tie_output=False)
+    first, *others = [random_model(shape).state_dict() for _ in range(12)]  # all are kept, so that no two lie together
+    for other in others:
+        assert all(torch.equal(weight, other[name]) for name, weight in first.items())
+
+
 def random_batch(config: ModelConfig, lengths: list[int], target: int) -> tuple[Tensor, Tensor, Tensor]:
     source = torch.randint(1, config.source_vocab_size - 1, (len(lengths), max(lengths)))
     return source, torch.tensor(lengths), torch.randint(1, config.target_vocab_size - 1, (len(lengths), target))

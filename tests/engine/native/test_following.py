@@ -1,6 +1,9 @@
 """Steps that are made without ONNX Runtime, and several of them without the interpreter: the answers stay the same."""
 
+import random
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +19,7 @@ from engine.native import step
 from engine.native.cache import SlotCache
 from engine.native.decoder import NativeDecoder
 from engine.offline import decode
+from engine.request import Event, Translate
 from engine.search.beam_rows import BeamRows
 from engine.search.extending import CompiledExtending, Extended
 from engine.search.greedy import GreedyRows
@@ -90,10 +94,12 @@ def answered(
         guests.batch.step()
         guests.batch.step()
     guests.finish()
-    return [
-        [(one.token_ids, one.score, one.finish_reason, one.log_probs) for one in hypotheses(events)]
-        for _, events in told
-    ]
+    return [numbers(events) for _, events in told]
+
+
+def numbers(events: Sequence[Event]) -> list[Any]:
+    """Of an answer."""
+    return [(one.token_ids, one.score, one.finish_reason, one.log_probs) for one in hypotheses(events)]
 
 
 @pytest.fixture(scope="module", params=[False, True], ids=["fp32", "8 bits"])
@@ -118,6 +124,59 @@ def test_answers_are_those_of_steps_one_by_one_to_the_last_bit(
             found[follows] = [answered(decoder, exported.loadable(), sources, wishes, rules) for rules in RULES]
         assert (max(told.together, default=0) > 3) == (follows and together)
     assert found[True] == found[False]
+
+
+def some_wish(chance: random.Random) -> Decoding:
+    beams = chance.choice([1, 1, 2, 4, 4, 8])
+    most = chance.choice([1, 2, 12, 40, 40])  # the last is beyond the first memory of a row
+    return Decoding(
+        num_beams=beams,
+        num_return_sequences=chance.randint(1, beams),
+        max_new_tokens=most,
+        min_new_tokens=min(most, chance.choice([0, 0, 0, 5])),
+        length_penalty=chance.choice([-1.0, 0.6, 1.0]),
+        early_stopping=chance.choice([True, False, "never"]),
+        patience=chance.choice([0.5, 1.0, 2.5, 6.0]),
+        target_prefix=chance.choice([(), (), (), (7, 9)]),
+        with_tokens=chance.random() < 0.5,
+    )
+
+
+def test_nor_are_those_of_requests_that_come_and_go_at_random(
+    exported: Exported, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those who stay have what each has alone, by steps that are made one by one."""
+    monkeypatch.setattr(running_batch, "TOGETHER_S", 5.0)
+    chance, decoder, model = random.Random(1), exported.native(library), exported.loadable()
+    sources, compared, together, ended = random_sources(PRE, 12), 0, 0, 0
+    endless = answered(decoder, model, sources, [BEAMS], NO_END)
+    tokens_of_all = [token for answer in endless for tokens, *_ in answer for token in tokens]
+    found = [token for token, _ in Counter(tokens_of_all).most_common()]
+    rules = replace(NO_END, end_ids=frozenset(found[4:12]), suppressed_ids=frozenset(found[3:4]))
+    for _ in range(20):
+        wish = some_wish(chance)
+        alike = chance.random() < 0.7
+        asked = [(source, wish if alike else some_wish(chance)) for source in chance.choices(sources, k=6)]
+        with monkeypatch.context() as patches:
+            Told(patches, follows=False)
+            alone = [answered(decoder, model, [source], [wanted], rules)[0] for source, wanted in asked]
+        with monkeypatch.context() as patches:
+            told, guests = Told(patches, follows=True), Guests(decoder, model, rows=60)
+            guests.rules, come = rules, list[tuple[Translate, list[Event]]]()
+            while len(come) < len(asked) or not guests.batch.idle:
+                if len(come) < len(asked) and (guests.batch.idle or chance.random() < 0.2):
+                    source, wanted = asked[len(come)]
+                    come += guests.admit([source], wanted)
+                if chance.random() < 0.1:
+                    chance.choice(come)[0].cancel()
+                guests.batch.step()
+            guests.batch.answers.deliver()
+        for expected, (_, events) in zip(alone, come, strict=True):
+            if events:  # it did not leave before
+                assert numbers(events) == expected
+                compared += 1
+        together, ended = together + [steps > 1 for steps in told.together].count(True), ended + told.ended
+    assert compared > 60 and together > 20 and ended > 5
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,7 @@ def test_weights_of_another_package_are_refused(package: Package, tiny_package: 
         (b"", "has 0 sentences; to calibrate takes at least 32"),
         (b"One line.\n", "has 1 sentences; to calibrate takes at least 32"),
         ("Ol\xe1.\n".encode("latin-1") * 40, "is not UTF-8"),
+        ("One line.\n".encode("utf-16-le") * 40, r"byte 2 \(0x00\) is in no text; if it is UTF-16, convert"),
     ],
 )
 def test_text_that_calibrates_nothing_is_refused(content: bytes, reason: str, tmp_path: Path) -> None:
