@@ -127,7 +127,8 @@ def test_what_does_not_fit_is_told_with_what_would() -> None:
 
 def test_what_callers_may_take_is_told_with_the_settings_that_it_comes_of() -> None:
     with pytest.raises(
-        DeviceError, match=r": not even one row fits: .*, --max-incoming and --max-message-bytes \(call"
+        DeviceError,
+        match=r": not even one row fits: .*, --max-incoming and --max-message-bytes, or pass --no-http \(call",
     ):
         fit([LOAD], replace(memory(TOTAL), callers_bytes=TOTAL))
 
