@@ -27,12 +27,12 @@ from server.identity.tls import warn_of_exposure
 from server.lifecycle import StopSignals, end_process
 from server.loaded import LoadedModel, load_models
 from server.placement import device_memory, facts, serving_device, warn_of_memory
-from server.ports import address
 from server.running import OBSERVED, RunningServer, describe
 from server.telemetry import logs
 from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.telemetry.tracing import Tracing, open_tracing
 from server.traffic.arena import share_arena
+from server.traffic.ports import address
 
 if TYPE_CHECKING:
     from server.http.opening import HttpPort

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import grpc
 
 from server.config import ConfigError, Settings
-from server.ports import address, check_free
 from server.traffic.bounds import WINDOW_BYTES, Bounds
+from server.traffic.ports import address, check_free
 
 log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from server.http.transport.listener import Listener
 from server.http.transport.places import Places
 from server.identity.entrance import Entrance
 from server.identity.tls import Tls, is_loopback
-from server.ports import address, bind
 from server.telemetry.observed import ObservedCalls
+from server.traffic.ports import address, bind
 from server.traffic.traffic import Traffic
 from server.translation.translator import Translator
 

@@ -30,11 +30,11 @@ from server.grpc.health import Health
 from server.identity.tls import warn_of_exposure
 from server.lifecycle import drain
 from server.placement import warn_of_memory
-from server.ports import address
 from server.telemetry import logs
 from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.telemetry.metrics.process import State
 from server.telemetry.tracing import open_tracing
+from server.traffic.ports import address
 
 
 class EntryServer:

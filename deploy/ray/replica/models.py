@@ -23,7 +23,6 @@ from server.loaded import LoadedModel, load_models
 from server.local.channel import Handlers
 from server.local.engine import handlers_of
 from server.placement import serving_device
-from server.ports import address
 from server.running import describe
 from server.telemetry.calls import current_call
 from server.telemetry.exposition.endpoint import metrics_endpoint
@@ -33,6 +32,7 @@ from server.telemetry.metrics.caller import CallerMetrics
 from server.telemetry.metrics.process import State
 from server.telemetry.observed import ObservedCalls
 from server.telemetry.tracing import open_tracing
+from server.traffic.ports import address
 
 log = logging.getLogger(__name__)
 

@@ -69,8 +69,8 @@ class Detector:
         self._loading: asyncio.Future[Ranking]
         """For these languages."""
 
-    async def rank(self, text: str) -> Sequence[Detected]:
-        """Those that are served, the likeliest first. Empty: the text has nothing to tell by."""
+    async def rank(self, texts: Iterable[str]) -> list[Sequence[Detected]]:
+        """Of each those that are served, the likeliest first. Empty: the text has nothing to tell by."""
         languages = tuple(self._served())
         if languages != self._languages:
             self._languages = languages
@@ -80,4 +80,4 @@ class Detector:
         except Exception:
             self._languages = None  # whoever asks next may find it readable
             raise
-        return ranking.rank(text)
+        return [ranking.rank(text) for text in texts]

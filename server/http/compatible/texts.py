@@ -24,7 +24,7 @@ class Texts:
 
     async def detect(self, texts: Sequence[str]) -> list[Sequence[Detected]]:
         """The languages that each may be in, the likeliest first. Empty: it has nothing to tell by."""
-        return [await self._detector.rank(text) for text in texts]
+        return await self._detector.rank(texts)
 
     async def translate(
         self, texts: Sequence[str], sources: Sequence[str], target: str, options: Options, shape: Shape

@@ -16,9 +16,9 @@ import uvloop
 from prometheus_client import CollectorRegistry
 
 from server.config import Settings
-from server.ports import bind
 from server.telemetry.exposition.page import CONTENT_TYPES, OPENMETRICS, Page
 from server.traffic.arrivals import Arrivals
+from server.traffic.ports import bind
 
 log = logging.getLogger(__name__)
 

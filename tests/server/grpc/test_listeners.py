@@ -1,4 +1,4 @@
-"""server.grpc.listeners and server.ports: ports, and the metrics endpoint."""
+"""server.grpc.listeners and server.traffic.ports: ports, and the metrics endpoint."""
 
 import asyncio
 import logging
@@ -23,9 +23,9 @@ from prometheus_client.registry import Collector
 from server.config import ConfigError, Settings
 from server.grpc import listeners
 from server.grpc.listeners import open_server
-from server.ports import address
 from server.telemetry.exposition.endpoint import metrics_endpoint
 from server.traffic.bounds import Bounds
+from server.traffic.ports import address
 from tests.fakes import WAIT_S
 
 

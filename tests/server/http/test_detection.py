@@ -28,6 +28,10 @@ def test_nothing_is_kept_of_languages_that_are_not_served() -> None:
     assert [found.language for found in told_apart.rank("Bom dia a todos, como estão?")] == ["pt-BR", "en"]
 
 
+def languages(ranked: Sequence[Sequence[Detected]]) -> list[list[str]]:
+    return [[one.language for one in of_text] for of_text in ranked]
+
+
 class Loads:
     """Stands in for what takes most of a second, so that a test can say when it ends."""
 
@@ -51,15 +55,15 @@ async def test_it_is_loaded_once_somebody_asks_and_again_for_other_languages() -
     loads, served = Loads(), ["en", "pt"]
     detector = Detector(lambda: served, loads)
     assert loads.of == []
-    first, other = (asyncio.create_task(detector.rank("A cat.")) for _ in range(2))
+    first, other = (asyncio.create_task(detector.rank(["A cat."])) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()  # who leaves takes it from nobody
     loads.ends.set()
-    assert [one.language for one in await other] == ["en", "pt"] and first.cancelled()
-    await detector.rank("A dog.")
+    assert languages(await other) == [["en", "pt"]] and first.cancelled()
+    assert languages(await detector.rank(["A dog.", "Two dogs."])) == 2 * [["en", "pt"]]
     assert loads.of == [("en", "pt")]
     served.append("de")
-    assert [one.language for one in await detector.rank("A dog.")] == ["en", "pt", "de"]
+    assert languages(await detector.rank(["A dog."])) == [["en", "pt", "de"]]
     assert loads.of == [("en", "pt"), ("en", "pt", "de")]
 
 
@@ -70,12 +74,12 @@ async def test_whoever_asks_after_it_could_not_be_loaded_has_it_loaded_again() -
     detector = Detector(lambda: ["en"], loads)
     for _ in range(2):
         with pytest.raises(OSError, match="no such file"):
-            await detector.rank("A cat.")
+            await detector.rank(["A cat."])
     loads.broken = False
-    assert await detector.rank("A cat.") == [Detected("en", 1.0)] and len(loads.of) == 3
+    assert await detector.rank(["A cat."]) == [[Detected("en", 1.0)]] and len(loads.of) == 3
 
 
 async def test_texts_without_letters_tell_nothing() -> None:
     detector = Detector(lambda: ["en", "pt"], langid)
-    assert await detector.rank("1 2 3") == ()
-    assert [one.language for one in await detector.rank("Onde fica a estação de comboios?")] == ["pt", "en"]
+    texts = ["1 2 3", "Onde fica a estação de comboios?"]
+    assert languages(await detector.rank(texts)) == [[], ["pt", "en"]]
