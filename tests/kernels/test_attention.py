@@ -103,8 +103,8 @@ def test_source_attention_of_beams_and_of_single_rows(
     library: Library, head_dim: int, dtype: type[np.floating]
 ) -> None:
     caches, node = Caches(head_dim, dtype), source_attention(library, dtype)
-    slots, lengths = [2, 2, 2, 5, 0, 0], [31, 31, 31, 48, 1, 1]
-    query = np.random.default_rng(1).standard_normal((6, HEADS * head_dim)).astype(np.float32)
+    slots, lengths = [2, 2, 2, 5, 0, 0, *[4] * 9], [31, 31, 31, 48, 1, 1, *[17] * 9]
+    query = np.random.default_rng(1).standard_normal((len(slots), HEADS * head_dim)).astype(np.float32)
     given = {"keys": caches.blocks, "values": caches.positions}
     out = node(query=query, positions=np.array(lengths, np.int32), slots=np.array(slots, np.int32), **given)[0]
     for r, (slot, length) in enumerate(zip(slots, lengths, strict=True)):

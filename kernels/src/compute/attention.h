@@ -1,6 +1,6 @@
-// Attention of rows to a slot's keys and values, and of sentences to themselves. Every sum has one order, whether one
-// row or two are computed together: keys are compared in two chains of even and odd numbers, values are added up in two
-// of even and odd positions.
+// Attention of rows to a slot's keys and values, and of sentences to themselves. Every sum has one order, however many
+// rows are computed together: keys are compared in two chains of even and odd numbers, values are added up in two of
+// even and odd positions.
 #pragma once
 #include "compute/functions.h"
 #include "compute/table.h"
@@ -17,10 +17,25 @@ struct Head {
   Bias bias;  // of this head
 };
 
+// One head's queries [head_dim] at positions that follow each other, and what they attend to [head_dim], each so many
+// numbers after the one before.
+struct Queries {
+  const float* queries;
+  size_t query_stride;
+  int position;
+  float* out;
+  size_t out_stride;
+
+  MEMBER const float* operator[](int r) const { return queries + r * query_stride; }
+  MEMBER float* attended(int r) const { return out + r * out_stride; }
+};
+
+constexpr bool many_registers = native == 16;  // 32 of 16 numbers
+constexpr int most_queries = many_registers ? 4 : 2;  // that are computed together: their sums fit the registers
+
 // Products of ROWS queries with the keys of BLOCKS blocks, the first of which is at `keys`.
 template <class T, int ROWS, int BLOCKS>
-INLINE void compare(const Head<T>& head, const float* const* queries, const T* keys,
-                    Floats (&products)[ROWS][BLOCKS]) {
+INLINE void compare(const Head<T>& head, const Queries& queries, const T* keys, Floats (&products)[ROWS][BLOCKS]) {
   Floats odd[ROWS][BLOCKS];
   for (int r = 0; r < ROWS; r++)
     for (int b = 0; b < BLOCKS; b++) products[r][b] = odd[r][b] = all(0.f);
@@ -58,13 +73,12 @@ INLINE Floats score(Floats products, const Head<T>& head, int first, int positio
 }
 
 template <class T, int ROWS, int BLOCKS>
-INLINE void compare_blocks(const Head<T>& head, const float* const* queries, const int* positions, int first,
-                           float* const* scores, Floats* most) {
+INLINE void compare_blocks(const Head<T>& head, const Queries& queries, int first, float* const* scores, Floats* most) {
   Floats products[ROWS][BLOCKS];
   compare<T, ROWS, BLOCKS>(head, queries, head.keys + first / 16 * head.block_stride, products);
   for (int r = 0; r < ROWS; r++)
     for (int b = 0; b < BLOCKS; b++) {
-      const Floats s = score(products[r][b], head, first + 16 * b, positions[r]);
+      const Floats s = score(products[r][b], head, first + 16 * b, queries.position + r);
       store(scores[r] + first + 16 * b, s);
       most[r] = larger(s, most[r]);
     }
@@ -84,7 +98,8 @@ INLINE float weigh(float* scores, int length, Floats most) {
 
 // 16 * PARTS numbers of the values, weighed.
 template <class T, int ROWS, int PARTS>
-INLINE void add_up(const Head<T>& head, const float* const* weights, const float* inverse, int at, float* const* out) {
+INLINE void add_up(const Head<T>& head, const float* const* weights, const float* inverse, int at,
+                   const Queries& queries) {
   Floats even[ROWS][PARTS], odd[ROWS][PARTS];
   for (int r = 0; r < ROWS; r++)
     for (int p = 0; p < PARTS; p++) even[r][p] = odd[r][p] = all(0.f);
@@ -102,7 +117,8 @@ INLINE void add_up(const Head<T>& head, const float* const* weights, const float
     for (int p = 0; p < PARTS; p++)
       for (int r = 0; r < ROWS; r++) even[r][p] = even[r][p] + all(weights[r][t]) * load16(values + 16 * p);
   for (int r = 0; r < ROWS; r++)
-    for (int p = 0; p < PARTS; p++) store(out[r] + at + 16 * p, (even[r][p] + odd[r][p]) * all(inverse[r]));
+    for (int p = 0; p < PARTS; p++)
+      store(queries.attended(r) + at + 16 * p, (even[r][p] + odd[r][p]) * all(inverse[r]));
 }
 
 INLINE float one_of(const float* p) { return *p; }
@@ -123,24 +139,33 @@ static void add_up_rest(const Head<T>& head, const float* weights, float inverse
   }
 }
 
-// ROWS queries, at these positions, of one head. scores: [ROWS][length, rounded up to 16].
+// Of ROWS queries. scores: [ROWS][length, rounded up to 16].
 template <class T, int ROWS>
-static void attend(const Head<T>& head, const float* const* queries, const int* positions, float* const* scores,
-                   float* const* out) {
+static void attend(const Head<T>& head, const Queries& queries, float* const* scores) {
+  constexpr bool by_two = ROWS == 1 || many_registers;  // blocks of keys, and parts of values
   Floats most[ROWS];
   for (Floats& m : most) m = all(lowest);
   int t = 0;
-  if constexpr (ROWS == 1)
-    for (; t + 16 < head.length; t += 32) compare_blocks<T, 1, 2>(head, queries, positions, t, scores, most);
-  for (; t < head.length; t += 16) compare_blocks<T, ROWS, 1>(head, queries, positions, t, scores, most);
+  if constexpr (by_two)
+    for (; t + 16 < head.length; t += 32) compare_blocks<T, ROWS, 2>(head, queries, t, scores, most);
+  for (; t < head.length; t += 16) compare_blocks<T, ROWS, 1>(head, queries, t, scores, most);
   float inverse[ROWS];
   for (int r = 0; r < ROWS; r++) inverse[r] = weigh(scores[r], head.length, most[r]);
   int d = 0;
-  if constexpr (ROWS == 1)
-    for (; d + 32 <= head.head_dim; d += 32) add_up<T, 1, 2>(head, scores, inverse, d, out);
-  for (; d + 16 <= head.head_dim; d += 16) add_up<T, ROWS, 1>(head, scores, inverse, d, out);
+  if constexpr (by_two)
+    for (; d + 32 <= head.head_dim; d += 32) add_up<T, ROWS, 2>(head, scores, inverse, d, queries);
+  for (; d + 16 <= head.head_dim; d += 16) add_up<T, ROWS, 1>(head, scores, inverse, d, queries);
   if (d < head.head_dim)
-    for (int r = 0; r < ROWS; r++) add_up_rest(head, scores[r], inverse[r], d, out[r]);
+    for (int r = 0; r < ROWS; r++) add_up_rest(head, scores[r], inverse[r], d, queries.attended(r));
+}
+
+// The same of so many of them.
+template <class T, int ROWS = most_queries>
+INLINE void attend_up_to(int rows, const Head<T>& head, const Queries& queries, float* const* scores) {
+  if constexpr (ROWS > 1) {
+    if (rows < ROWS) return attend_up_to<T, ROWS - 1>(rows, head, queries, scores);
+  }
+  attend<T, ROWS>(head, queries, scores);
 }
 
 INLINE int whole_blocks(int length) { return (length + 15) / 16 * 16; }
@@ -208,31 +233,27 @@ static void attend_target(const Cache& c, const float* qkv, const int32_t* posit
     for (int h = 0; h < c.heads; h++) {
       if (r + 1 < rows) prefetch<T>(c, slots[r + 1], positions[r + 1] + 1, h);
       const float* query = qkv + h * c.head_dim;
-      float* attended = out + h * c.head_dim;
       keep<T>(c, slots[r], h, positions[r], query + width, query + 2 * width);
-      attend<T, 1>(head_of<T>(c, slots[r], h, positions[r] + 1, scale, bias), &query, &positions[r], &scores,
-                   &attended);
+      const Head<T> head = head_of<T>(c, slots[r], h, positions[r] + 1, scale, bias);
+      attend<T, 1>(head, {query, 0, positions[r], out + h * c.head_dim, 0}, &scores);
     }
 }
 
 template <class T>
 static void attend_source(const Cache& c, const float* query, const int32_t* lengths, const int32_t* slots, int rows,
                           float scale, float* out, Scratch& scratch) {
-  const int width = c.heads * c.head_dim, nowhere[2] = {0, 0};
-  float* scores[2] = {scratch.take<float>(c.capacity), scratch.take<float>(c.capacity)};
-  for (int r = 0; r < rows;) {
-    const bool two = r + 1 < rows && slots[r + 1] == slots[r] && lengths[r + 1] == lengths[r];
-    const int after = r + (two ? 2 : 1);
+  const size_t width = width_of(c);
+  float* scores[most_queries];
+  for (float*& of : scores) of = scratch.take<float>(c.capacity);
+  for (int r = 0, after; r < rows; r = after) {
+    for (after = r + 1; after < rows && after < r + most_queries; after++)
+      if (slots[after] != slots[r] || lengths[after] != lengths[r]) break;
     for (int h = 0; h < c.heads; h++) {
       if (after < rows && slots[after] != slots[r]) prefetch<T>(c, slots[after], lengths[after], h);
       const Head<T> head = head_of<T>(c, slots[r], h, lengths[r], scale, Bias{});
-      const size_t at = (size_t)r * width + h * c.head_dim;
-      const float* queries[2] = {query + at, query + at + (two ? width : 0)};
-      float* attended[2] = {out + at, out + at + (two ? width : 0)};
-      two ? attend<T, 2>(head, queries, nowhere, scores, attended)
-          : attend<T, 1>(head, queries, nowhere, scores, attended);
+      const size_t at = r * width + h * c.head_dim;
+      attend_up_to<T>(after - r, head, {query + at, width, 0, out + at, width}, scores);
     }
-    r = after;
   }
 }
 
@@ -258,30 +279,26 @@ INLINE void to_blocks(const float* keys, size_t stride, int length, int head_dim
 
 static void packed_attention(const float* qkv, const int32_t* lengths, int sentences, int heads, int head_dim,
                              float scale, Bias bias, float* out, Scratch& scratch) {
-  const int width = heads * head_dim;
+  const size_t width = (size_t)heads * head_dim, stride = 3 * width;
   int longest = 0;
   for (int s = 0; s < sentences; s++) longest = lengths[s] > longest ? lengths[s] : longest;
   float* blocks = scratch.take<float>((size_t)whole_blocks(longest) * head_dim);
   memset(blocks, 0, (size_t)whole_blocks(longest) * head_dim * sizeof(float));
-  float* scores[2] = {scratch.take<float>(whole_blocks(longest)), scratch.take<float>(whole_blocks(longest))};
+  float* scores[most_queries];
+  for (float*& of : scores) of = scratch.take<float>(whole_blocks(longest));
   for (int s = 0; s < sentences; s++) {
     const int length = lengths[s];
     for (int h = 0; h < heads; h++) {
-      const float* query = qkv + h * head_dim;
-      to_blocks(query + width, 3 * width, length, head_dim, blocks);
-      const Head<float> head{blocks, query + 2 * width, (size_t)16 * head_dim, (size_t)3 * width, length, head_dim,
-                             scale,  of_head(bias, h)};
-      for (int t = 0; t < length; t += 2) {
-        const int positions[2] = {t, t + 1};
-        const bool two = t + 1 < length;
-        const float* queries[2] = {query + (size_t)t * 3 * width, query + (size_t)(t + two) * 3 * width};
-        float* attended[2] = {out + (size_t)t * width + h * head_dim, out + (size_t)(t + two) * width + h * head_dim};
-        two ? attend<float, 2>(head, queries, positions, scores, attended)
-            : attend<float, 1>(head, queries, positions, scores, attended);
+      const float *query = qkv + h * head_dim, *value = query + 2 * width;
+      to_blocks(query + width, stride, length, head_dim, blocks);
+      const Head<float> head{blocks, value, (size_t)16 * head_dim, stride, length, head_dim, scale, of_head(bias, h)};
+      for (int t = 0; t < length; t += most_queries) {
+        const Queries queries{query + t * stride, stride, t, out + t * width + h * head_dim, width};
+        attend_up_to<float>(length - t, head, queries, scores);
       }
     }
-    qkv += (size_t)length * 3 * width;
-    out += (size_t)length * width;
+    qkv += length * stride;
+    out += length * width;
   }
 }
 
