@@ -77,10 +77,38 @@ def test_windows_of_which_all_is_known_do_not_gather() -> None:
             read.append(number)
             yield []
 
-    with OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, "cpu", None) as cluster:
+    with OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, "cpu", None, print) as cluster:
         for given, outcomes in enumerate(cluster.translated(windows())):
             assert outcomes == []
             assert len(read) <= given + 2
+
+
+@pytest.mark.parametrize(
+    ("wanted", "free", "told"),
+    [
+        ({"CPU": 2, "GPU": 0}, [{"CPU": 1.0}, {"CPU": 2.0, "memory": 1.0}], ""),
+        (
+            {"CPU": 64, "GPU": 0},
+            [{"CPU": 3.0}, {"b": 1.0}],
+            "it takes 64 CPU, 0 GPU (--workers, --device), and the most that a node has free are 3 CPU, 0 GPU",
+        ),
+        (
+            {"CPU": 2, "GPU": 1},
+            [{"CPU": 8.0}, {"CPU": 1.0, "GPU": 2.0}],
+            "it takes 2 CPU, 1 GPU (--workers, --device), and the most that a node has free are 8 CPU, 2 GPU",
+        ),
+        (
+            {"CPU": 1, "GPU": 0},
+            [],
+            "it takes 1 CPU, 0 GPU (--workers, --device), and the most that a node has free are 0 CPU, 0 GPU",
+        ),
+    ],
+)
+def test_a_run_that_waits_for_room_says_so(wanted: dict[str, int], free: list[dict[str, float]], told: str) -> None:
+    ray_data()
+    from dragoman.bulk.cluster.on_ray import no_room
+
+    assert no_room(wanted, free) == told
 
 
 def test_a_refusal_is_the_same_after_its_way() -> None:
