@@ -145,16 +145,19 @@ class OnRay:
         context.enable_progress_bars = False
         context.target_max_block_size = 1  # byte: a part is a block, and does not wait for those that come after it
         texts = ray.data.read_datasource(Parts(self._feed), override_num_blocks=1, concurrency=1, num_cpus=0)
-        told = texts.map_batches(
+        # Nothing is fetched ahead: parts that come next may not be given before this one is in the journal.
+        self._told = iter(self._by_engines(texts).iter_batches(batch_size=None, prefetch_batches=0))
+
+    def _by_engines(self, texts: Any) -> Any:
+        """The dataset of what becomes of the parts of one."""
+        return texts.map_batches(
             NodeEngine,
             fn_constructor_args=(self._packages, self.hashes, self._options, self._device, self._workers),
-            batch_size=None,
+            batch_size=1,  # a part, as a block has one; for GPUs Ray Data takes no None
             compute=_pool(self._workers + MORE_THREADS),
             num_cpus=self._workers,
             num_gpus=self._gpus,
         )
-        # Nothing is fetched ahead: parts that come next may not be given before this one is in the journal.
-        self._told = iter(told.iter_batches(batch_size=None, prefetch_batches=0))
 
 
 def no_room(wanted: Mapping[str, int], free: Collection[Mapping[str, float]]) -> str:

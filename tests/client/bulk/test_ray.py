@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 import pytest
@@ -81,6 +81,25 @@ def test_windows_of_which_all_is_known_do_not_gather() -> None:
         for given, outcomes in enumerate(cluster.translated(windows())):
             assert outcomes == []
             assert len(read) <= given + 2
+
+
+@pytest.mark.parametrize(("device", "gpus"), [("cpu", 0), ("cuda", 1), ("auto", 1)])
+def test_ray_data_takes_engines_of_every_device(device: Literal["cpu", "cuda", "auto"], gpus: int) -> None:
+    """It looks at what it is asked for before it needs a cluster."""
+    ray_data()
+    from ray.data import Dataset
+
+    from dragoman.bulk.cluster.on_ray import OnRay
+
+    class Asked:
+        map_batches = Dataset.map_batches
+
+        def map_batches_internal(self, _: object, **given: object) -> dict[str, object]:
+            return given
+
+    engines = OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, device, 2, print)
+    given = engines._by_engines(Asked())
+    assert (given["num_gpus"], given["num_cpus"], given["batch_size"]) == (gpus, 2, 1)
 
 
 @pytest.mark.parametrize(
