@@ -43,6 +43,8 @@ MOST_MS = 3.6e6
 """Of a cost."""
 MOST_VALIDATED_S = 3600.0
 """In which texts come to real servers: every call waits from the start."""
+MOST_PROCESSES = 16
+"""Real servers, each of some 200 MB, which start one after another."""
 
 
 class WrongUsage(Exception):
@@ -109,6 +111,8 @@ def main(given: Sequence[str] | None = None) -> None:
         parser.error(f"a replica has {rows:,} rows, and {MOST_ROWS:,} are the most: lower --rows or --workers")
     if arguments.part == "validate" and arguments.seconds > MOST_VALIDATED_S:
         parser.error(f"--seconds is {arguments.seconds:g}, and {MOST_VALIDATED_S:g} are the most of --part validate")
+    if arguments.processes > MOST_PROCESSES:
+        parser.error(f"--processes is {arguments.processes}, and {MOST_PROCESSES} are the most: each is a real server")
     for name in COSTS:
         if (ms := getattr(arguments, name)) > MOST_MS:
             parser.error(f"--{name.replace('_', '-')} is {ms:g}, and {MOST_MS:g} are the most: an hour")
@@ -138,7 +142,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--token-ms", type=not_negative, help="of the encoder, for a source token (0.1)")
     parser.add_argument("--uncounted-s", type=not_negative, default=1.0, help="not counted: a fleet begins empty")
     parser.add_argument("--routing", choices=ROUTINGS, nargs="+", default=ROUTINGS, help="to compare (all)")
-    parser.add_argument("--load", type=positive, default=0.7, help="share of the capacity that is asked for")
+    parser.add_argument(
+        "--load", type=positive, default=0.7, help="share of the capacity that is asked for, of routing and reports"
+    )
     parser.add_argument("--rate", type=positive, default=1000.0, help="texts a second to find a size for")
     parser.add_argument("--slo-ms", type=positive, default=1000.0, help="99 of 100 texts are to be answered by then")
     parser.add_argument("--hour", type=positive, default=0.10, help="price of a replica's hour")

@@ -94,7 +94,9 @@ class Edges:
         """By cancelling, and by a deadline."""
         before = self._metric("dragoman_cancellations_total")
         text = " ".join(distinct(4))
-        call = stub.StreamTranslate(StreamTranslateRequest(content=text, target_language_code="pt"))
+        long = StreamTranslateRequest(content=text, target_language_code="pt")
+        long.decoding.min_new_tokens = MANY_TOKENS  # or it is over before a busy machine has told that nobody listens
+        call = stub.StreamTranslate(long)
         next(call)
         call.cancel()
         time.sleep(QUIET_S)
@@ -132,6 +134,7 @@ class Edges:
     def _scaling(self, client: Client) -> None:
         """Up under load, and down without, while somebody calls all the time."""
         texts, over, ends = distinct(500), threading.Event(), Counter[str]()
+        self._wait_for_replicas(1)  # the overload may have made another one
         expected = {text: answer(client, text) for text in texts[:50]}
 
         def load() -> None:

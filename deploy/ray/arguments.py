@@ -165,6 +165,8 @@ class Arguments(BaseModel):
 
     entry: Entry = Field(default_factory=Entry)
     groups: tuple[Group, ...]
+    revision: int | str = 0
+    """Another one has all of it deployed once more: of `args` that it has had, Ray Serve makes nothing new."""
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

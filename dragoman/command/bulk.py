@@ -162,7 +162,7 @@ def _engine(args: Arguments, options: TranslationOptions) -> Iterator[tuple[list
         check_version()
         from dragoman.bulk.cluster.on_ray import OnRay  # Ray is an extra
 
-        with OnRay(args.ray, *asked) as cluster:
+        with OnRay(args.ray, *asked, complain) as cluster:
             yield cluster.hashes, cluster.translated
 
 

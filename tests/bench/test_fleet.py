@@ -140,6 +140,7 @@ def test_a_size_is_the_smallest_that_is_fast_enough_if_any_is(
         ("--workers 2 --rows 1000000", "a replica has 2,000,000 rows, and 100,000 are the most"),
         ("--token-ms 1e308", "--token-ms is 1e+308, and 3.6e+06 are the most"),
         ("--part validate --seconds 1e9", "--seconds is 1e+09, and 3600 are the most of --part validate"),
+        ("--part validate --processes 17", "--processes is 17, and 16 are the most: each is a real server"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(given: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:

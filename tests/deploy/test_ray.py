@@ -40,7 +40,8 @@ def test_a_node_whose_packages_are_not_the_same_says_which() -> None:
     with pytest.raises(ConfigError, match=r"on node n1: .* 1 packages \(models/zoo/en-pt\), and 2 on node n0, where"):
         packages_of(group, [*hashes, other], "n0", "n1")
     missing = group.model_copy(update={"packages": (Path("models/zoo/en-xx"),)})
-    with pytest.raises(ConfigError, match=r"on node n1: models/zoo/en-xx.*put the same packages on every node"):
+    way = "put the same packages on every node, and deploy again with another `revision` in args"
+    with pytest.raises(ConfigError, match=f"on node n1: models/zoo/en-xx.*{way}"):
         packages_of(missing, hashes, "n0", "n1")
     with pytest.raises(ConfigError, match="on node n0, where the application is made: models/zoo/en-xx is no package"):
         hashes_of(missing, "n0")
@@ -155,6 +156,14 @@ def test_arguments_that_cannot_be_used_are_refused_by_name(change: dict[str, Any
     with pytest.raises(ValidationError, match=told.replace("?", r"\?")) as refused:
         Arguments.model_validate({"groups": [GROUP | change]})
     assert refused.value.error_count() == 1, "what is told beside it is not so"
+
+
+@pytest.mark.parametrize("revision", [2, "the packages are there now"])
+def test_the_same_is_deployed_once_more_as_another_revision(revision: int | str) -> None:
+    """Ray Serve makes nothing new of `args` that it has had, also where what it made of them has failed."""
+    assert Arguments.model_validate({"groups": [GROUP], "revision": revision}).revision == revision
+    with pytest.raises(ValidationError, match="revision"):
+        Arguments.model_validate({"groups": [GROUP], "revision": [2]})
 
 
 def test_no_group_is_told() -> None:

@@ -246,7 +246,8 @@ async def test_a_port_that_is_in_use_is_told_with_its_node_and_the_log_is_as_ask
         ports: dict[str, int] = {"port": free_port(), "metrics_port": 0, taken: used.getsockname()[1]}
         entry = Entry.model_validate({**ports, "settings": {"log_level": "error", "memory_mb": 10**9}})
         made: Any = server.EntryServer.__new__(server.EntryServer)
-        told = f"on node 10.0.0.3: cannot listen on 127.0.0.1:{ports[taken]}: Address already in use.*{flag}.*`entry`"
+        why = f"cannot listen on 127.0.0.1:{ports[taken]}: Address already in use.*{flag}"
+        told = f"on node 10.0.0.3: {why}.*`entry`; where it is free by now, deploy again with another `revision`"
         with pytest.raises(ConfigError, match=told):
             await made.__init__(entry, [], [], [])
     assert [one.log_level for one in configured] == ["error"]

@@ -62,7 +62,8 @@ class EntryServer:
             self._server, _ = front.open_port()
             endpoint = self._stack.enter_context(metrics_endpoint(settings, front.registry))
         except ConfigError as error:
-            raise ConfigError(f"on node {node}: {error}; of args it is that of `entry`") from error
+            told = "of args it is that of `entry`; where it is free by now, deploy again with another `revision`"
+            raise ConfigError(f"on node {node}: {error}; {told}") from error
         self._stack.callback(asyncio.create_task(front.reloads.watch()).cancel)
 
         host = node if settings.host in ("0.0.0.0", "::") else settings.host

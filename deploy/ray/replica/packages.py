@@ -15,7 +15,7 @@ from server.catalog.packages import OpenPackage, open_packages, package_folders
 from server.config import ConfigError
 
 MADE = "where Ray Serve has made the application"
-WAY_OUT = "put the same packages on every node, and deploy again"
+WAY_OUT = "put the same packages on every node, and deploy again with another `revision` in args"
 
 
 def check_models(groups: Sequence[Group]) -> None:

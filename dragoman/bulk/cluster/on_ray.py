@@ -8,12 +8,13 @@ import logging
 import os
 import socket
 from collections import deque
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self
 
 import ray
+from ray._private.state import available_resources_per_node
 from ray.data import ActorPoolStrategy, DataContext
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -42,14 +43,17 @@ class OnRay:
         options: TranslationOptions,
         device: Literal["cpu", "cuda", "auto"],
         workers: int | None,
+        tell: Callable[[str], None],
     ) -> None:
         """`address`: of the cluster, HOST:PORT or "auto". workers: of each engine, each a core; None is 1.
 
-        Raises WrongUsage.
+        tell: what a user is to know while the run goes on. Raises WrongUsage.
         """
         self.hashes = package_hashes(packages)
         check_repeatable(options, options.get("do_sample"))
-        self._address, self._workers = address, workers or 1
+        self._address, self._workers, self._tell = address, workers or 1, tell
+        self._gpus = 0 if device == "cpu" else 1
+        """Of each engine."""
         self._packages, self._options, self._device = [path.resolve() for path in packages], options, device
         self._feed: Any = None
         self._told: Iterator[dict[str, Any]] = iter(())
@@ -132,6 +136,8 @@ class OnRay:
             ray.init(self._address, log_to_driver=False, logging_level="error")
         except (OSError, RuntimeError, ValueError) as error:
             raise BulkError(f"{self._address} is no cluster that takes us: {_reason(error)}") from error
+        if missing := no_room({"CPU": self._workers, "GPU": self._gpus}, available_resources_per_node().values()):
+            self._tell(f"no node of {self._address} has room for an engine now: {missing}; the run waits for one")
         here = NodeAffinitySchedulingStrategy(ray.get_runtime_context().get_node_id(), soft=False)
         self._feed = ray.remote(num_cpus=0)(Feed).options(scheduling_strategy=here).remote()
         logging.getLogger("ray.data").setLevel(logging.ERROR)
@@ -139,16 +145,31 @@ class OnRay:
         context.enable_progress_bars = False
         context.target_max_block_size = 1  # byte: a part is a block, and does not wait for those that come after it
         texts = ray.data.read_datasource(Parts(self._feed), override_num_blocks=1, concurrency=1, num_cpus=0)
-        told = texts.map_batches(
+        # Nothing is fetched ahead: parts that come next may not be given before this one is in the journal.
+        self._told = iter(self._by_engines(texts).iter_batches(batch_size=None, prefetch_batches=0))
+
+    def _by_engines(self, texts: Any) -> Any:
+        """The dataset of what becomes of the parts of one."""
+        return texts.map_batches(
             NodeEngine,
             fn_constructor_args=(self._packages, self.hashes, self._options, self._device, self._workers),
-            batch_size=None,
+            batch_size=1,  # a part, as a block has one; for GPUs Ray Data takes no None
             compute=_pool(self._workers + MORE_THREADS),
             num_cpus=self._workers,
-            num_gpus=0 if self._device == "cpu" else 1,
+            num_gpus=self._gpus,
         )
-        # Nothing is fetched ahead: parts that come next may not be given before this one is in the journal.
-        self._told = iter(told.iter_batches(batch_size=None, prefetch_batches=0))
+
+
+def no_room(wanted: Mapping[str, int], free: Collection[Mapping[str, float]]) -> str:
+    """What an engine takes that no node has. Empty: one has it.
+
+    wanted: of an engine, by the names of Ray. free: of each node
+    """
+    if any(all(node.get(name, 0) >= count for name, count in wanted.items()) for node in free):
+        return ""
+    takes = ", ".join(f"{count} {name}" for name, count in wanted.items())
+    most = ", ".join(f"{max((node.get(name, 0) for node in free), default=0):g} {name}" for name in wanted)
+    return f"it takes {takes} (--workers, --device), and the most that a node has free are {most}"
 
 
 def _pool(threads: int) -> ActorPoolStrategy:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import grpc
 import pytest
@@ -77,10 +77,57 @@ def test_windows_of_which_all_is_known_do_not_gather() -> None:
             read.append(number)
             yield []
 
-    with OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, "cpu", None) as cluster:
+    with OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, "cpu", None, print) as cluster:
         for given, outcomes in enumerate(cluster.translated(windows())):
             assert outcomes == []
             assert len(read) <= given + 2
+
+
+@pytest.mark.parametrize(("device", "gpus"), [("cpu", 0), ("cuda", 1), ("auto", 1)])
+def test_ray_data_takes_engines_of_every_device(device: Literal["cpu", "cuda", "auto"], gpus: int) -> None:
+    """It looks at what it is asked for before it needs a cluster."""
+    ray_data()
+    from ray.data import Dataset
+
+    from dragoman.bulk.cluster.on_ray import OnRay
+
+    class Asked:
+        map_batches = Dataset.map_batches
+
+        def map_batches_internal(self, _: object, **given: object) -> dict[str, object]:
+            return given
+
+    engines = OnRay("127.0.0.1:1", [ZOO], {"target_language": "pt"}, device, 2, print)
+    given = engines._by_engines(Asked())
+    assert (given["num_gpus"], given["num_cpus"], given["batch_size"]) == (gpus, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "free", "told"),
+    [
+        ({"CPU": 2, "GPU": 0}, [{"CPU": 1.0}, {"CPU": 2.0, "memory": 1.0}], ""),
+        (
+            {"CPU": 64, "GPU": 0},
+            [{"CPU": 3.0}, {"b": 1.0}],
+            "it takes 64 CPU, 0 GPU (--workers, --device), and the most that a node has free are 3 CPU, 0 GPU",
+        ),
+        (
+            {"CPU": 2, "GPU": 1},
+            [{"CPU": 8.0}, {"CPU": 1.0, "GPU": 2.0}],
+            "it takes 2 CPU, 1 GPU (--workers, --device), and the most that a node has free are 8 CPU, 2 GPU",
+        ),
+        (
+            {"CPU": 1, "GPU": 0},
+            [],
+            "it takes 1 CPU, 0 GPU (--workers, --device), and the most that a node has free are 0 CPU, 0 GPU",
+        ),
+    ],
+)
+def test_a_run_that_waits_for_room_says_so(wanted: dict[str, int], free: list[dict[str, float]], told: str) -> None:
+    ray_data()
+    from dragoman.bulk.cluster.on_ray import no_room
+
+    assert no_room(wanted, free) == told
 
 
 def test_a_refusal_is_the_same_after_its_way() -> None:
