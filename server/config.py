@@ -337,7 +337,7 @@ def load_settings(arguments: Sequence[str]) -> Settings:
     except FlagError as error:
         raise ConfigError(str(error)) from error
     except ValidationError as error:
-        raise ConfigError(explained(error, arguments)) from error
+        raise ConfigError(explained(error, [*arguments, *map(str.upper, os.environ)])) from error
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -356,21 +356,22 @@ def _refuse_unknown(environment: Mapping[str, str]) -> None:
             raise ConfigError(f"environment variable {name} is no setting{suggest(name.upper(), known)}")
 
 
-def explained(error: ValidationError, flags: Sequence[str] = ()) -> str:
-    """What is wrong with which settings, on one line, under the names that they were given by: `flags`, or others."""
-    return "; ".join(_explain(error, {flag.partition("=")[0] for flag in flags}))
+def explained(error: ValidationError, given: Sequence[str] = ()) -> str:
+    """What is wrong with which settings, on one line, under the flags and variables of `given`, or else by name."""
+    return "; ".join(_explain(error, {one.partition("=")[0] for one in given}))
 
 
-def _explain(error: ValidationError, flags: Container[str]) -> Iterable[str]:
+def _explain(error: ValidationError, given: Container[str]) -> Iterable[str]:
     for problem in error.errors():
         name = ".".join(map(str, problem["loc"]))
         if problem["type"] == "extra_forbidden":
             yield f"{name} is no setting{suggest(name, Settings.model_fields)}"
         elif name:
-            flag = f"--{name.partition('.')[0].replace('_', '-')}"
-            given = flag if flag in flags else name
+            setting = name.partition(".")[0]
+            names = f"--{setting.replace('_', '-')}", f"{PREFIX}{setting.upper()}"
+            called = next((one for one in names if one in given), name)
             wanted = WANTED.get(problem.get("ctx", {}).get("pattern", "")) or WANTED_KINDS.get(problem["type"])
             told = f"expected {wanted}" if wanted else problem["msg"].partition(", unable")[0]
-            yield f"{given} is {problem['input']!r}: {told}"
+            yield f"{called} is {problem['input']!r}: {told}"
         else:
             yield str(problem["ctx"]["error"])

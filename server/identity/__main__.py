@@ -26,10 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         token = new_token()
         _write(args.token_file, token)
     except ValidationError:
-        print(f"{args.name!r} is no name; one has 1 to 256 visible ASCII characters, no space", file=sys.stderr)
+        told = f"{args.name!r} is no name; one has 1 to 256 visible ASCII characters, no space"
+        print(f"{PROG}: {told}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"{args.token_file}: {error.strerror}", file=sys.stderr)
+        told = f"{args.token_file} cannot be made: {error.strerror}; give --token-file another place"
+        print(f"{PROG}: {told}", file=sys.stderr)
         return 1
     print(entry(name, token, args.scope or sorted(USUAL_SCOPES)))
     return 0

@@ -1,5 +1,6 @@
 """The documentation names everything a user can set, watch or type, and its links lead somewhere."""
 
+import json
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -13,7 +14,7 @@ from pydantic import BaseModel
 
 from dragoman.command.commands import OWN
 from dragoman.wire.messages import OPTIONS
-from server.config import PREFIX, Settings
+from server.config import OTHERS_VARIABLES, PREFIX, Settings
 from tests.documentation.commands import calls, named, options
 from tests.watch.families import everything
 from training.config import Experiment, ParallelText
@@ -196,6 +197,20 @@ def test_the_table_of_settings_has_every_flag_with_its_variable_and_default_and_
         literal = re.fullmatch(r"`(.*)`", default)
         assert variable == f"`{PREFIX}{name.upper()}`"
         assert (literal and literal[1]) == written(field.default), name
+
+
+def test_every_variable_that_is_no_setting_of_the_server_is_documented(text: str) -> None:
+    assert missing(sorted(OTHERS_VARIABLES), text) == []
+
+
+def test_the_page_of_dashboards_has_each_and_no_other() -> None:
+    page = (ROOT / "docs" / "dashboards.md").read_text(encoding="utf-8")
+    table = re.search(r"\| dashboard \|.*\n\|---.*\n((?:\|.*\n)+)", page)
+    assert table
+    documented = [row.split("|")[1].strip() for row in table[1].splitlines()]
+    files = (ROOT / "deploy" / "grafana" / "dashboards").glob("*.json")
+    titles = [json.loads(file.read_text("utf-8"))["title"].removeprefix("Dragoman / ") for file in files]
+    assert sorted(documented) == sorted(titles)
 
 
 @pytest.mark.parametrize("program", PROGRAMS)

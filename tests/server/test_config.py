@@ -57,7 +57,7 @@ def test_the_environment_may_name_the_file(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize("name", ["callers", "config", "package", "tls_certificate"])
 def test_what_is_empty_is_not_the_current_folder(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(f"DRAGOMAN_{name.upper()}", "")
-    with pytest.raises(ConfigError, match=f"^{name} is .*: a value is empty; leave it out"):
+    with pytest.raises(ConfigError, match=f"^DRAGOMAN_{name.upper()} is .*: a value is empty; leave it out"):
         load_settings([])
 
 
@@ -329,16 +329,18 @@ def test_origins_are_those_that_browsers_send() -> None:
 def test_a_wrong_value_is_told_under_the_name_it_was_given_by(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"^port is -1: "):
         load_settings(["--config", write(tmp_path, "port = -1")])
-    monkeypatch.setenv("DRAGOMAN_PORT", "-1")
-    with pytest.raises(ConfigError, match=r"^port is '-1': "):
+    monkeypatch.setenv("dragoman_port", "-1")
+    with pytest.raises(ConfigError, match=r"^DRAGOMAN_PORT is '-1': "):
         load_settings(["--max-rows", "4"])
+    with pytest.raises(ConfigError, match=r"^--port is '-2': "):
+        load_settings(["--port", "-2"])
 
 
 @pytest.mark.parametrize("name", ["port", "http_port"])
 def test_a_range_that_compose_takes_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     variable = f"DRAGOMAN_{name.upper()}"
     monkeypatch.setenv(variable, "8500-8502")
-    with pytest.raises(ConfigError, match=rf"^{name} is '8500-8502': a range .*; give one, or unset {variable}$"):
+    with pytest.raises(ConfigError, match=rf"^{variable} is '8500-8502': a range .*; give one, or unset {variable}$"):
         load_settings([])
     assert getattr(load_settings([f"--{name.replace('_', '-')}", "8501"]), name) == 8501
 

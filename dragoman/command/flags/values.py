@@ -21,11 +21,15 @@ def text(value: str) -> str:
 def glossary(path: str) -> dict[str, str]:
     """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
     try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
+        content = Path(path).read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise argparse.ArgumentTypeError(f"{path} cannot be read: {why}") from error
-    pairs = [line.split("\t") for line in lines if line.strip()]
+    if (at := content.find("\0")) >= 0:
+        number = content.count("\n", 0, at) + 1
+        told = f"{path}: line {number} has a zero byte; if the file is UTF-16, convert it to UTF-8 first"
+        raise argparse.ArgumentTypeError(told)
+    pairs = [line.split("\t") for line in content.split("\n") if line.strip()]
     for pair in pairs:
         if len(pair) > 2:
             raise argparse.ArgumentTypeError(f"{path} has a line of {len(pair)} columns; a term has 1 or 2: {pair[0]}")

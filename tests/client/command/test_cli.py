@@ -183,6 +183,9 @@ def test_a_glossary_that_cannot_be_read_is_told(command: Dragoman, tmp_path: Pat
     terms.write_text("a\tb\na\tb\na\tc\n")
     told = f"dragoman translate: --glossary: {terms} has two translations of 'a', 'b' and 'c'; leave one out\n"
     assert command("translate", "--glossary", terms, "a") == Result(2, "", told)
+    terms.write_text("a\tb\nc\td\n", encoding="utf-16-le")
+    told = f"{terms}: line 1 has a zero byte; if the file is UTF-16, convert it to UTF-8 first\n"
+    assert command("translate", "--glossary", terms, "a") == Result(2, "", f"dragoman translate: --glossary: {told}")
 
 
 def test_options_left_out_are_not_sent(command: Dragoman) -> None:

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from server.identity.__main__ import main
+from server.identity.__main__ import PROG, main
 from server.identity.callers import read_callers
 from tests.checkpoints import ROOT
+
+
+def refused(file: Path, why: str) -> str:
+    """What is said of a file of a token that cannot be made, and the way out."""
+    return f"{PROG}: {file} cannot be made: {why}; give --token-file another place\n"
 
 
 def test_its_lines_let_its_token_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -27,7 +32,7 @@ def test_no_file_is_written_over(tmp_path: Path, capsys: pytest.CaptureFixture[s
     file = tmp_path / "token"
     file.write_text("somebody's")
     assert main(["a", "--token-file", str(file)]) == 1
-    assert (capsys.readouterr().err, file.read_text()) == (f"{file}: File exists\n", "somebody's")
+    assert (capsys.readouterr().err, file.read_text()) == (refused(file, "File exists"), "somebody's")
 
 
 def test_no_part_of_a_token_is_left(tmp_path: Path) -> None:
@@ -40,11 +45,11 @@ def test_no_part_of_a_token_is_left(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", limited, str(file)], cwd=ROOT, capture_output=True, text=True, check=False, timeout=60
     )
-    assert (done.returncode, done.stderr) == (1, f"{file}: File too large\n")
+    assert (done.returncode, done.stderr) == (1, refused(file, "File too large"))
     assert not file.exists()
 
 
 def test_a_name_must_fit_into_a_line_of_the_log(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["a b", "--token-file", str(tmp_path / "token")]) == 2
-    assert "'a b' is no name" in capsys.readouterr().err
+    assert capsys.readouterr().err.startswith(f"{PROG}: 'a b' is no name; one has 1 to 256 ")
     assert not list(tmp_path.iterdir())
