@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import onnx_ir as ir
 import torch
 import torch._dynamo.config
+import torch.fx._lazy_graph_module
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import nn
 
@@ -27,7 +28,9 @@ def trace_module(
     """The graph of a module. shapes: which axes of its inputs are dynamic."""
     # Of shapes that are symbols, keeping a result and taking it again takes longer than computing it.
     uncached = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
-    with torch.no_grad(), uncached, _known_noise_silenced():
+    # What is captured is never run: its Python need not be written after each of several passes.
+    unwritten = torch.fx._lazy_graph_module._use_lazy_graph_module(True)
+    with torch.no_grad(), uncached, unwritten, _known_noise_silenced():
         program = torch.onnx.export(
             module.eval(),
             kwargs=inputs,

@@ -4,20 +4,24 @@ It reads all that it knows for every graph again, and decomposes each captured p
 which traces it a second time: two thirds of an export in all. But nearly every operator of our models can be translated
 as it was captured. The few others are here. A program with operators that nobody can translate is still decomposed.
 And it runs a program once more to find where types mix; capturing has left at each node what it gives. At each it also
-looks up and spells out the lines of Python that it comes from, which no graph keeps.
+looks up and spells out the lines of Python that it comes from, which no graph keeps, and finds out how what it gives
+lies in memory, which nobody asks. What ONNX says of an operator it makes ready for every node again.
 """
 
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
+import onnx
 import torch
 import torch.fx.config
+from onnx_ir.schemas import OpSignature
 from onnxscript import opset21 as op
 from onnxscript.function_libs.torch_lib.ops import core
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
+from torch.fx.experimental import proxy_tensor
 from torch.onnx._internal.exporter import _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter, get_type_promotion_rule
@@ -70,6 +74,8 @@ def install() -> None:
     """From now on torch.onnx.export works like this, in the whole process. It has no options for it."""
     from_torchlib = ONNXRegistry.from_torchlib
     decompose = _fx_passes.decompose_with_registry
+    from_schema = OpSignature.from_op_schema
+    signatures: dict[tuple[str, str, int], OpSignature] = {}
 
     @cache
     def registry(opset_version: int) -> ONNXRegistry:
@@ -83,10 +89,22 @@ def install() -> None:
         whole = _translatable(exported_program, registry)
         return exported_program if whole else decompose(exported_program, registry)
 
+    def signature(schema: onnx.defs.OpSchema) -> OpSignature:
+        key = schema.domain, schema.name, schema.since_version
+        if key not in signatures:
+            signatures[key] = from_schema(schema)
+        return signatures[key]
+
     ONNXRegistry.from_torchlib = staticmethod(registry)  # type: ignore[method-assign]
+    OpSignature.from_op_schema = staticmethod(signature)  # type: ignore[method-assign, assignment]
+    proxy_tensor._extract_tensor_metadata = _unasked  # type: ignore[assignment, attr-defined]
     _fx_passes.decompose_with_registry = decompose_if_needed
     _TypePromotionInterpreter.run_node = _promote  # type: ignore[method-assign, assignment]
     torch.fx.config.do_not_emit_stack_traces = True
+
+
+def _unasked(result: object) -> None:
+    """In place of how a tensor lies in memory."""
 
 
 def _translatable(program: ExportedProgram, registry: ONNXRegistry) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ def server(request: pytest.FixtureRequest) -> Iterator[ServerProcess]:
         yield server
 
 
+@cache
 def longest_texts(count: int) -> Sequence[str]:
     """Different texts of as many tokens as a text may have."""
     tokenizer, texts = Package.open(ZOO).tokenizer(), list[str]()

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 from torch._ops import OperatorBase
 from torch.export import Dim, ExportedProgram
+from torch.fx import GraphModule
+from torch.fx.graph import PythonCode
 
 from export.tracing.exporter import trace_module
 from export.tracing.trace import trace_decoder, trace_source_attention
@@ -117,6 +119,20 @@ def decoder_of(model: Architecture, output_layer: OutputLayer = "full") -> ir.Mo
 def test_none_of_ours_is_decomposed(graph: Callable[[], ir.Model], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExportedProgram, "run_decompositions", not_wanted)
     assert graph().graph.outputs
+
+
+def test_passes_over_what_was_captured_write_no_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is written when the program is made of it, and where assertions are taken out: here, and by PyTorch."""
+    written = list[GraphModule]()
+    recompile = GraphModule.recompile
+
+    def recompiled(module: GraphModule) -> PythonCode:
+        written.append(module)
+        return recompile(module)
+
+    monkeypatch.setattr(GraphModule, "recompile", recompiled)
+    assert traced(lambda x: x + 1).graph.outputs
+    assert len(written) == 3
 
 
 def not_wanted(*_: object) -> None:
