@@ -11,6 +11,7 @@ import torch._dynamo.config
 import torch.fx._lazy_graph_module
 from onnx_ir.passes.common import ClearMetadataAndDocStringPass
 from torch import nn
+from torch.fx.experimental import proxy_tensor
 
 from export.quantization.stored import store_by_outputs
 from export.tracing import lowering
@@ -30,7 +31,7 @@ def trace_module(
     uncached = torch._dynamo.config.patch(fake_tensor_cache_enabled=False)
     # What is captured is never run: its Python need not be written after each of several passes.
     unwritten = torch.fx._lazy_graph_module._use_lazy_graph_module(True)
-    with torch.no_grad(), uncached, unwritten, _known_noise_silenced():
+    with torch.no_grad(), uncached, unwritten, _layouts_unasked(), _known_noise_silenced():
         program = torch.onnx.export(
             module.eval(),
             kwargs=inputs,
@@ -58,6 +59,17 @@ def _strip(model: ir.Model) -> None:
         for value in node.outputs:
             if not value.is_graph_output():
                 value.shape = value.type = None
+
+
+@contextmanager
+def _layouts_unasked() -> Iterator[None]:
+    """Nodes are not told how what they give lies in memory, which is asked of symbols in three orders."""
+    extract = proxy_tensor._extract_tensor_metadata  # type: ignore[attr-defined]
+    proxy_tensor._extract_tensor_metadata = lambda _: None  # type: ignore[attr-defined, assignment, misc]
+    try:
+        yield
+    finally:
+        proxy_tensor._extract_tensor_metadata = extract  # type: ignore[attr-defined]
 
 
 @contextmanager

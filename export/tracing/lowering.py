@@ -4,8 +4,8 @@ It reads all that it knows for every graph again, and decomposes each captured p
 which traces it a second time: two thirds of an export in all. But nearly every operator of our models can be translated
 as it was captured. The few others are here. A program with operators that nobody can translate is still decomposed.
 And it runs a program once more to find where types mix; capturing has left at each node what it gives. At each it also
-looks up and spells out the lines of Python that it comes from, which no graph keeps, and finds out how what it gives
-lies in memory, which nobody asks. What ONNX says of an operator it makes ready for every node again.
+looks up and spells out the lines of Python that it comes from, which no graph keeps. What ONNX says of an operator it
+makes ready for every node again.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +21,6 @@ from onnxscript.function_libs.torch_lib.ops import core
 from torch._ops import OpOverload
 from torch.export import ExportedProgram
 from torch.fx import Interpreter, Node
-from torch.fx.experimental import proxy_tensor
 from torch.onnx._internal.exporter import _fx_passes
 from torch.onnx._internal.exporter._registration import ONNXRegistry
 from torch.onnx._internal.fx.passes.type_promotion import _TypePromotionInterpreter, get_type_promotion_rule
@@ -97,14 +96,9 @@ def install() -> None:
 
     ONNXRegistry.from_torchlib = staticmethod(registry)  # type: ignore[method-assign]
     OpSignature.from_op_schema = staticmethod(signature)  # type: ignore[method-assign, assignment]
-    proxy_tensor._extract_tensor_metadata = _unasked  # type: ignore[assignment, attr-defined]
     _fx_passes.decompose_with_registry = decompose_if_needed
     _TypePromotionInterpreter.run_node = _promote  # type: ignore[method-assign, assignment]
     torch.fx.config.do_not_emit_stack_traces = True
-
-
-def _unasked(result: object) -> None:
-    """In place of how a tensor lies in memory."""
 
 
 def _translatable(program: ExportedProgram, registry: ONNXRegistry) -> bool:
