@@ -1,6 +1,7 @@
 """What must hold of an engine and its admission after every event, whatever comes and whatever fails."""
 
 from collections.abc import Iterable
+from math import inf
 from typing import Any
 
 from engine.batch.running_batch import RunningBatch
@@ -44,11 +45,13 @@ def _check_queue(queue: FairQueue) -> None:
 
 
 def _check_rows(batch: RunningBatch[Any]) -> None:
-    """Rows are neither lost nor made."""
+    """Rows are neither lost nor made, and whoever has some is not forgotten."""
     leaving = {id(one) for one, event in batch.answers.said if not isinstance(event, Tokens)}
     held = sum(request.rows for request in batch.answers.held if id(request) not in leaving)
     assert batch.free_rows >= 0, f"{-batch.free_rows} rows more than there are"
     assert batch.free_rows + held == batch.rows, f"{batch.free_rows} rows free, {held} held"
+    first = min((running.request.deadline or inf for running in batch._rows.running), default=inf)
+    assert batch._earliest <= first, "a deadline of one that runs is not looked at"
 
 
 def _check_holders(queue: FairQueue, worker: Worker) -> None:
