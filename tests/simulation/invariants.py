@@ -70,5 +70,5 @@ def _check_places(queue: FairQueue, workers: Iterable[Worker], waiting: Iterable
     assert all(id(request) in found for request in waiting), "a request is lost"
     for request in taken:
         flow = queue._flows.get((request.caller, request.bulk))
-        overtaken = flow is not None and any(one.arrived < request.arrived for one in flow.requests)
-        assert not overtaken, "a request has overtaken one of its own caller"
+        first = request.arrived if flow is None or not flow.requests else flow.head.arrived
+        assert first >= request.arrived, "a request has overtaken one of its own caller"

@@ -1,5 +1,6 @@
 """Contents that share a request which fails: whose failure it is not, is asked for anew."""
 
+import asyncio
 import time
 
 import pytest
@@ -8,6 +9,7 @@ from engine.errors import Late
 from engine.request import Failed, Tokens, Translate
 from server import errors
 from server.telemetry.calls import Call, begin
+from server.translation.answer import Translation
 from server.translation.sharing.waiting import Reuse
 from tests.server.translation.engine import copy, deliver
 from tests.server.translation.test_shared_work import TEXT, Side, text_of
@@ -58,3 +60,18 @@ async def test_whose_deadline_is_later_does_not_fail_with_the_one_that_was_late(
     else:
         with pytest.raises(errors.WouldBeLate):
             await second
+
+
+async def test_a_request_has_the_latest_deadline_of_those_who_wait_for_it() -> None:
+    side, began = Side(), time.perf_counter()
+    told, calls = list[float | None](), list[asyncio.Task[list[Translation]]]()
+    for deadline_s in (50.0, 100.0, 70.0, None, 60.0):
+        begin(Call("m", deadline=None if deadline_s is None else began + deadline_s))
+        calls.append(side.translate(TEXT))
+        await side.idle()
+        [request] = await side.engine.submitted(1)
+        await eventually(lambda: (side.shared or 0) == len(calls) - 1)
+        told.append(None if request.deadline is None else round(request.deadline - began))
+    deliver(request, copy(request))
+    await asyncio.gather(*calls)
+    assert told == [50, 100, 100, None, None]
