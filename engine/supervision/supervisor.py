@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from copy import copy
 from typing import Any, NoReturn
 
 from engine.batch.running_batch import RunningBatch
@@ -224,4 +224,7 @@ def suspect(request: Request, error: Exception, memory: bool) -> Request | None:
     tell(request, error)
     if memory or isinstance(request, Probe):
         return None
-    return replace(request, deliver=nobody, told=False, cancelled=False)  # who was told has left by now, maybe
+    # A copy, not made anew: a prefix would be put before the target once more, and the hash be another's.
+    tried = copy(request)
+    tried.deliver, tried.told, tried.cancelled = nobody, False, False  # who was told has left by now, maybe
+    return tried

@@ -52,6 +52,11 @@ class Call:
         """It was let in, and not all of it is answered."""
         return not self.refusal and self.ended is None
 
+    @property
+    def unanswered(self) -> list[Translate]:
+        """What of it is to be answered yet."""
+        return [request for number, request in enumerate(self.requests) if not self.answers[number]]
+
 
 @dataclass(frozen=True)
 class Arrival:

@@ -8,8 +8,8 @@ import pytest
 
 from engine.batch.answers import Answers
 from engine.batch.running_batch import RunningBatch
-from engine.request import Request
 from engine.runner import Runner
+from server.admission.permits import Admission
 from server.grpc.health import Health
 from tests.simulation.calls import Arrival, Call, Schedule, long_schedule
 from tests.simulation.machine import Fault
@@ -50,6 +50,20 @@ def test_a_caller_within_its_share_does_not_wait_for_one_that_sends_anything(exp
     assert modest[-1] < most_s, modest  # one search of the greedy one takes 2.7 s, one of its steps 7 ms
     assert bool(world.expressed) == bool(express_rows)
     assert {call.caller for call in world.expressed} <= {"modest one"}
+
+
+def test_each_caller_has_its_share_of_the_rows_and_what_may_wait_a_quarter_of_that() -> None:
+    world, each = World(1, rows=4, max_waiting=10**6), 40
+    flows = [(caller, bulk) for caller in "abc" for bulk in (False, True)]
+    for caller, bulk in flows * each:
+        world.arrive(Call([6], caller=caller, bulk=bulk), 0.0)
+    world.run()
+    ended = {
+        flow: sorted(call.ended or 0 for call in world.calls if (call.caller, call.bulk) == flow) for flow in flows
+    }
+    first = min(ends[-1] for ends in ended.values())
+    answered = {flow: sum(end <= first for end in ends) for flow, ends in ended.items()}
+    assert all(answered[flow] > each * (0.15 if flow[1] else 0.85) for flow in flows), answered
 
 
 SCHEDULE = Schedule(
@@ -127,12 +141,26 @@ def test_a_worker_that_comes_back_does_not_answer_what_its_successor_is_to_try(s
     run(replace(schedule, seed=seed))
 
 
-def give_nothing_back(batch: object, request: Request, computed: int) -> None: ...
+LEAVING = replace(
+    SCHEDULE,
+    arrivals=tuple(
+        replace(arrival, at=0.0, leaves_after_s=0.005 * (number % 2))
+        for number, arrival in enumerate(SCHEDULE.arrivals)
+    ),
+    rows=2,
+)
 
 
-def test_rows_that_are_not_given_back_are_a_violation() -> None:
-    with (
-        patch.object(RunningBatch, "_give_back", give_nothing_back),
-        pytest.raises(Violation, match="rows free"),
-    ):
-        run(replace(SCHEDULE, faults=()))
+@pytest.mark.parametrize(
+    ("where", "what", "violation"),
+    [
+        (RunningBatch, "_give_back", "rows free"),
+        (RunningBatch, "drop_cancelled", "somebody who has left"),
+        (Admission, "leave", "permit"),
+        (Runner, "_withdraw", "nobody waits for"),
+    ],
+)
+def test_what_is_not_done_is_a_violation(where: type, what: str, violation: str) -> None:
+    run(LEAVING)
+    with patch.object(where, what, lambda *_: None), pytest.raises(Violation, match=violation):
+        run(LEAVING)

@@ -31,6 +31,7 @@ from server.errors import EngineStopped, ServerError
 from tests.engine.calling import RULES
 from tests.simulation.calls import Call
 from tests.simulation.draining import Drain
+from tests.simulation.invariants import check
 from tests.simulation.machine import SPEED, Clock, Crash, Idle, SlowDecoder, Speed, Stuck, Thread, Turns, stuck_turn
 
 NOTICED_S = 15.0
@@ -257,11 +258,15 @@ class World:
     def _make_turn(self, thread: Thread, worker: Worker) -> None:
         self.turns.current = thread
         running = list(worker.batch._rows.running)
+        first_end = self.clock.now + worker.batch._cost.step_s(1)  # of the step that it is to make, at the earliest
+        left = [one for one in running if one.request.cancelled or (one.request.deadline or 1e9) < first_end]
         failed = len(self.decoder.failed)
         try:
             goes_on = worker.go_on()
         except Idle:
             return
+        if not worker.leaving and any(one in worker.batch._rows.running for one in left):
+            self._wrong.append("rows are computed for somebody who has left, or will have")
         if len(self.decoder.failed) > failed:
             self._tell(f"{thread.name}: {', '.join(self.decoder.failed[failed:])}")
         for one in running:
@@ -338,37 +343,21 @@ class World:
     def _check(self) -> None:
         """Rows are neither lost nor made."""
         assert not self._wrong, self._wrong[0]
-        assert not self.admission._reserved, "a permit was not given back"
         if self.runner.failure.done() and not self._ending:  # the process ends then
             self._ending = True
             self.admission.close(EngineStopped)
             self._at(self.clock.now + END_S, lambda: self._drain.begin([self.admission], 0.0))
-        for worker in self.workers:
-            if worker.leaving or stuck_turn(worker) is not None:
-                continue
-            batch = worker.batch
-            leaving = {id(one) for one, event in batch.answers.said if not isinstance(event, Tokens)}
-            held = sum(request.rows for request in batch.answers.held if id(request) not in leaving)
-            assert batch.free_rows + held == batch.rows, f"{batch.free_rows} rows free, {held} held"
-        self._check_places()
-
-    def _check_places(self) -> None:
-        """Each request that is not answered is somewhere, and the queue knows what it has."""
-        queue = self.runner._queue
-        assert isinstance(queue, FairQueue)
-        queued = [request for flow in queue._flows.values() for request in flow.requests]
-        assert (queue._length, queue._rows) == (len(queued), sum(request.rows for request in queued)), "the queue errs"
-        places = [queued, *(worker.batch.answers.held for worker in self.workers)]
-        places += [worker.suspects.requests for worker in self.workers]
-        found = {id(request) for place in places for request in place}
-        for call in self.calls:
-            if call.waits:
-                for number, request in enumerate(call.requests):
-                    assert call.answers[number] or id(request) in found, "a request is lost"
+        waiting = (request for call in self.calls if call.waits for request in call.unanswered)
+        check(self.runner, self.admission, waiting)
 
     def _check_failure(self, call: Call, request: Translate, error: Exception) -> None:
         """Nobody is told of a failure that there was no reason for."""
         failed = self.decoder.failed
+        if isinstance(error, Late):
+            assert request.deadline is not None
+            left = request.deadline - self.clock.now
+            assert abs(error.left - left) < 1e-6, f"{left} s are left, and it is told {error.left}"
+            assert error.seconds > left - 1e-6, f"it is late with {left} s left, of which it needs {error.seconds}"
         reasons: dict[type[Exception], Any] = {
             Late: call.deadline_s is not None,
             Quarantined: call.poison or len(failed) > 1,
@@ -388,7 +377,6 @@ class World:
         if unwatched and not self._closed:  # nobody watches: what hangs does
             return
         assert self.runner.waiting == 0, "requests wait, and nobody will take them"
-        assert not self.admission._reserved
         if not self.decoder.failed and not self._closed:
             assert all(one.batch.free_rows == one.batch.rows for one in self.workers), "rows are not given back"
         for number, call in enumerate(self.calls, 1):

@@ -5,10 +5,13 @@ be kept for those to come.
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
-from engine.request import Event, Finished, Request, Timings, Tokens, nobody
+from engine.errors import Late
+from engine.request import Event, Failed, Finished, Request, Timings, Tokens, nobody
 from server.telemetry.calls import Call, current_call
 from server.telemetry.metrics.model import ModelMetrics
 from server.translation.sharing.answer_cache import AnswerCache, Question
@@ -22,13 +25,22 @@ NOTHING = Timings(0.0, 0.0, 0.0, 0)
 """What the engine spends on an answer that was kept."""
 
 
+class Joined(NamedTuple):
+    """A content that waits for a request which was made for another one."""
+
+    deadline: float | None
+    ask_again: Callable[[], None]
+    """For itself."""
+
+
 class UnderWay:
     """A request to the engine, and the contents that wait for it."""
 
     def __init__(self, mailbox: Mailbox, ended: "Callable[[UnderWay, Event | None], None]") -> None:
         """`ended` is told the last event, and None when the last content has left."""
         self._loop, self._mailbox, self._ended = asyncio.get_running_loop(), mailbox, ended
-        self._waiting: list[Waiting] = []
+        self._waiting: dict[Waiting, Joined | None] = {}
+        """In the order in which they came. None: it was made for this one."""
         self._tokens: tuple[int, ...] = ()
         """All that were streamed."""
         self.request: Request
@@ -45,11 +57,16 @@ class UnderWay:
         runs = self.request.withdraw is None
         return runs or (self.request.caller == call.caller and self.request.bulk <= call.bulk)
 
-    def join(self, waiting: Waiting, deadline: float | None) -> None:
+    def wait(self, waiting: Waiting) -> None:
+        """The content that it was made for waits for it."""
+        self._waiting[waiting] = None
+        waiting.left = self._leave
+
+    def join(self, waiting: Waiting, joined: Joined) -> None:
         """One more content waits for it, and is told what was streamed so far."""
         if self.request.deadline is not None:  # an early one of somebody else's is not this one's
-            self.request.deadline = None if deadline is None else max(deadline, self.request.deadline)
-        self._waiting.append(waiting)
+            self.request.deadline = None if joined.deadline is None else max(joined.deadline, self.request.deadline)
+        self._waiting[waiting] = joined
         waiting.left = self._leave
         if self._tokens:
             waiting.tell(Tokens(self._tokens))
@@ -59,11 +76,21 @@ class UnderWay:
             self._tokens += event.token_ids
         else:
             self._end(event)
-        for waiting in self._waiting:
-            waiting.tell(event)
+        for waiting, joined in self._waiting.items():
+            if joined is not None and isinstance(event, Failed) and self._is_of_others(event.error, waiting, joined):
+                joined.ask_again()
+            else:
+                waiting.tell(event)
+
+    def _is_of_others(self, error: Exception, waiting: Waiting, joined: Joined) -> bool:
+        """Whether a content that has joined would not have failed so by itself."""
+        if isinstance(error, Late):  # it joined when the engine had given the request up
+            return joined.deadline is None or time.perf_counter() < joined.deadline
+        # Whoever is told no tokens is tried again when an engine fails, and a request whose tokens were told is not.
+        return bool(self._tokens) and not waiting.stream
 
     def _leave(self, waiting: Waiting) -> None:
-        self._waiting.remove(waiting)
+        del self._waiting[waiting]
         if not self._waiting:
             self._end(None)
             self.request.cancel()
@@ -89,24 +116,27 @@ class SharedWork:
 
         question: None asks the engine in any case, and for this content alone
         """
-        call = current_call()
+        self._ask(waiting, make, question, current_call())
+
+    def _ask(self, waiting: Waiting, make: MakeRequest, question: Question | None, call: Call) -> None:
         if question is not None:
             if (shared := self._shared(question, waiting.stream, call)) is not None:
                 waiting.reuse = Reuse.SHARED
                 self._metrics.shared()
-                shared.join(waiting, call.deadline)
+                shared.join(waiting, Joined(call.deadline, partial(self._ask, waiting, make, question, call)))
                 return
             if (kept := self._cache.get(question)) is not None:
                 waiting.reuse = Reuse.CACHED
                 waiting.tell(Finished(kept, NOTHING))
                 return
+        waiting.reuse = Reuse.NONE
         key = None if question is None else (question, waiting.stream)
         under_way = UnderWay(self._mailbox, partial(self._end, key))
         under_way.request = make(waiting.source.token_ids, under_way.deliver)
         under_way.request.arrived, under_way.request.trace_id = waiting.arrived, waiting.trace_id
         under_way.request.deadline, under_way.request.caller = call.deadline, call.caller
         under_way.request.bulk = call.bulk
-        under_way.join(waiting, call.deadline)
+        under_way.wait(waiting)
         if key is not None:
             self._under_way.setdefault(key, []).append(under_way)
         self._submit(under_way.request)

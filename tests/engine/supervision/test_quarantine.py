@@ -8,6 +8,7 @@ from engine.errors import Quarantined
 from engine.request import Encode, Request, Score, Translate, nobody
 from engine.supervision.policy import Supervision
 from engine.supervision.quarantine import Quarantine
+from engine.supervision.supervisor import suspect
 from engine.targets import TargetRules
 from models.decoding import Decoding
 from tests.engine.calling import RULES, Call, calls_of, serving, sources_of
@@ -79,3 +80,17 @@ def test_what_is_refused_is_known_by_what_is_asked_of_the_engine(one: Request, o
     quarantine = Quarantine()
     quarantine.add(one)
     assert (other in quarantine) == equal
+
+
+@pytest.mark.parametrize(
+    "decoding", [Decoding(target_prefix=(5, 6)), Decoding(forced_bos_token=(5,), return_alternatives=True)]
+)
+def test_what_is_tried_for_one_that_was_told_tokens_is_what_it_asked(decoding: Decoding) -> None:
+    quarantine, request = Quarantine(), Translate(POISON, nobody, decoding=decoding, rules=RULES, stream=True)
+    request.told = request.cancelled = True
+    tried = suspect(request, RuntimeError("broken"), memory=False)
+    assert isinstance(tried, Translate)
+    assert not (tried.told or tried.cancelled)
+    assert tried.rules == request.rules
+    quarantine.add(tried)
+    assert request in quarantine
