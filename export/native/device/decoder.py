@@ -25,7 +25,7 @@ AXES = {"history": ["slots", "capacity"], "ranks": ["k"]}
 
 
 def device_decoder(model: Transformer, cache: Sequence[CacheTensor]) -> ir.Model:
-    """The graph, in the precision of the model's weights. cache: as `derived.device_tensors` has it."""
+    """The graph, in the precision of the model's weights. cache: as `derived.step_tensors` has it."""
     return _Decoder(model, cache).graph()
 
 

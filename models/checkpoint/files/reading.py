@@ -40,12 +40,7 @@ S = TypeVar("S", bound=JsonKeys)
 def read_json(file: Path) -> dict[str, Any]:
     """Reads a JSON object. Raises CheckpointError."""
     check_fetched(file)
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file} is not JSON: {error}") from error
+    content = _parsed(file)
     if not isinstance(content, dict):
         raise CheckpointError(f"{file} is not a JSON object, but begins with {str(content)[:20]!r}")
     return content
@@ -82,16 +77,20 @@ def invalid(error: ValidationError, file: Path | str) -> CheckpointError:
 
 
 def read_json_list(file: Path) -> list[dict[str, Any]]:
-    """Reads a JSON array of objects."""
+    """Reads a JSON array of objects. Raises CheckpointError."""
+    content = _parsed(file)
+    if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
+        raise CheckpointError(f"{file} is not a JSON array of objects, but begins with {str(content)[:20]!r}")
+    return content
+
+
+def _parsed(file: Path) -> Any:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not JSON: {error}") from error
-    if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
-        raise CheckpointError(f"{file} is not a JSON array of objects, but begins with {str(content)[:20]!r}")
-    return content
 
 
 class TensorFile:
