@@ -90,7 +90,7 @@ def begin_together(experiment: Experiment, text: list[TextPair], processes: Proc
 
 
 def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) -> Objective:
-    """What the experiment minimises."""
+    """What the experiment minimises. Raises TrainingError."""
     smoothing, distillation = experiment.training.label_smoothing, experiment.distillation
     if distillation is None:
         if isinstance(model, Prefix) and experiment.mixture is not None:
@@ -109,7 +109,7 @@ def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) 
 
 
 def check_lengths(longest: int, model: Architecture) -> None:
-    """Every text that may come must fit into the model."""
+    """Every text that may come must fit into the model. Raises TrainingError."""
     limit = model.config.max_positions
     if longest > limit:
         raise TrainingError(f"data.max_tokens is {longest}, but the model has {limit} positions; lower it to that")

@@ -232,7 +232,7 @@ class _Verification:
 
 
 def open_decoder(model: Loadable, device: Device, kernels: Kernels = "off") -> Decoder[Any]:
-    """The decoder that serves the graphs on this device."""
+    """The decoder that serves the graphs on this device. Raises VerificationError."""
     capacity = most_tokens(model.graphs.spec.max_positions)
     try:
         return load.open_decoder(model, device, capacity, capacity, kernels)

@@ -132,7 +132,7 @@ class TensorFile:
         return both[0] is not None and both[1] is not None and not torch.equal(both[0], both[1])
 
     def merge(self, copy: str, original: str) -> None:
-        """Makes one of two names for the same tensor."""
+        """Makes one of two names for the same tensor. Raises CheckpointError."""
         if copy in self._tensors:
             tensor = self._tensors.pop(copy)
             if not torch.equal(self._tensors.setdefault(original, tensor), tensor):
@@ -144,7 +144,7 @@ class TensorFile:
         return {name: self._tensors.pop(name).to(torch.float32, copy=True).contiguous() for name in names}
 
     def split(self, name: str) -> None:
-        """Makes the parts of the tensor of which a name like "in_proj_weight[2/3]" is one."""
+        """Makes the parts of the tensor of which a name like "in_proj_weight[2/3]" is one. Raises CheckpointError."""
         part = PART.fullmatch(name)
         if part is None or part[1] not in self._tensors:
             return
@@ -171,7 +171,7 @@ class TensorFile:
         return TensorFile(self.file, dict(named))
 
     def with_endings(self, endings: Mapping[str, str]) -> "TensorFile":
-        """The same, with another ending where a name has one of these."""
+        """The same, with another ending where a name has one of these. Raises CheckpointError."""
         renamed = {}
         for name, tensor in self._tensors.items():
             old = next((ending for ending in endings if name.endswith(ending)), "")
