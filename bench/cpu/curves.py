@@ -71,11 +71,11 @@ class Curve(BaseModel):
     """By side; None where a side did not run."""
 
 
-def measure(tokenizer: Path, peaks: Peaks, axes: Mapping[str, Sequence[int]] = AXES) -> Iterator[Curve]:
+def measure(tokenizer: Path, peaks: Peaks) -> Iterator[Curve]:
     """Every curve, of the zoo's size with random weights."""
     with tempfile.TemporaryDirectory() as folder:
         models: dict[int, Models] = {}
-        for axis, values in axes.items():
+        for axis, values in AXES.items():
             points = [replace(Point(), **{axis: value}) for value in values]
             for size in {point.vocabulary for point in points} - set(models):
                 models[size] = random_models.make(tiny(size), Path(folder) / str(size), tokenizer)

@@ -102,7 +102,7 @@ FAMILY_PAIRS = tuple(
 )
 
 
-def our_sides(models: Models, workers: int = 2) -> list[Side]:
+def our_sides(models: Models) -> list[Side]:
     """Packages, each with our own operators and without."""
     runs: tuple[tuple[str, Path, Kernels], ...] = (
         (FP32_STANDARD, models.fp32, "off"),
@@ -111,7 +111,7 @@ def our_sides(models: Models, workers: int = 2) -> list[Side]:
         (INT8, models.int8, "required"),
         (INT8_SHORTLIST, models.int8_shortlist, "required"),
     )
-    return [Side(name, partial(Ours, package, kernels, workers)) for name, package, kernels in runs]
+    return [Side(name, partial(Ours, package, kernels)) for name, package, kernels in runs]
 
 
 def family_sides(models: Models, setups: Sequence[Setup]) -> list[Side]:

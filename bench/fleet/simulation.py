@@ -121,64 +121,82 @@ def simulate(
     begun: what a smaller fleet came to, whose replicas this one begins with, each as often as another. None: it begins
     empty
     """
-    chance = random.Random(fleet.seed)
     replicas = [Replica(fleet.workers, fleet.rows, fleet.measured) for _ in range(fleet.replicas)]
     if begun is not None:
         for one in begun.replicas:
             one.uncount()
         some = cycle(begun.replicas)
         replicas = [next(some).copied(begun.end_s) for _ in range(fleet.replicas)]
-    alive, reports = list(range(fleet.replicas)), Reports(replicas, fleet.report_s)
-    route = routes(reports, alive, chance, fleet.long_share)[fleet.routing]
-    seconds, left, few = np.full(count, inf), count, (1 - waited_for) * count
-    planned = [inf] * fleet.replicas
-    ends: list[tuple[float, int]] = []
-    clock = _Clock(fleet.cores, replicas)
-
-    def plan(number: int) -> None:
-        reports.changed(number)
-        planned[number] = at = replicas[number].plan()
-        if at < inf:
-            heappush(ends, (at, number))
-
-    def run_until(now: float) -> None:
-        nonlocal left
-        while ends and clock.real_at(ends[0][0]) <= now:
-            at, number = heappop(ends)
-            if at == planned[number]:  # and no older plan
-                clock.move_to(at)
-                text = replicas[number].go_on()
-                if text is not None and text.number < count:
-                    left -= 1
-                    seconds[text.number] = clock.real - text.arrived
-                clock.changed(number)
-                plan(number)
-        clock.wait_until(now)
-
-    def come(text: Text) -> None:
-        number = route(text)
-        replicas[number].come(text, clock.now)
-        plan(number)
-
+    run = _Run(fleet, replicas, count)
+    few = (1 - waited_for) * count
     for number in range(fleet.replicas if begun else 0):
-        plan(number)
+        run.plan(number)
     for text in texts:
-        run_until(text.arrived)
-        if left <= few:
+        run.run_until(text.arrived)
+        if run.left <= few:
             break
-        reports.tick(text.arrived)
+        run.reports.tick(text.arrived)
         if fleet.zone_loss and text.number == count // 2:
-            lost = alive[::3][: len(alive) // 3]
-            alive[:] = sorted(set(alive) - set(lost))
-            for number in lost:
-                planned[number] = inf
-                for again in replicas[number].lose():
-                    come(again)
-                clock.changed(number)
-        come(text)
-    if left > few:
-        run_until(inf)
-    return Found(seconds, uncounted, replicas, clock.now)
+            run.lose_zone()
+        run.come(text)
+    if run.left > few:
+        run.run_until(inf)
+    return Found(run.seconds, uncounted, replicas, run.clock.now)
+
+
+class _Run:
+    """A fleet at work: what each replica does next, on one heap."""
+
+    def __init__(self, fleet: Fleet, replicas: Sequence[Replica], count: int) -> None:
+        """count: how many of the first texts are waited for."""
+        self._replicas, self._count = replicas, count
+        self._alive = list(range(fleet.replicas))
+        self.reports = Reports(replicas, fleet.report_s)
+        self._route = routes(self.reports, self._alive, random.Random(fleet.seed), fleet.long_share)[fleet.routing]
+        self.clock = _Clock(fleet.cores, replicas)
+        self._planned = [inf] * fleet.replicas
+        """When something ends in each replica, as it was last planned."""
+        self._ends: list[tuple[float, int]] = []
+        """The heap of these, and of older plans."""
+        self.seconds, self.left = np.full(count, inf), count
+        """From arrival to answer of each text that is waited for, and how many are not answered."""
+
+    def plan(self, number: int) -> None:
+        """Something has changed in a replica."""
+        self.reports.changed(number)
+        self._planned[number] = at = self._replicas[number].plan()
+        if at < inf:
+            heappush(self._ends, (at, number))
+
+    def run_until(self, now: float) -> None:
+        """Whatever ends before."""
+        while self._ends and self.clock.real_at(self._ends[0][0]) <= now:
+            at, number = heappop(self._ends)
+            if at == self._planned[number]:  # and no older plan
+                self.clock.move_to(at)
+                text = self._replicas[number].go_on()
+                if text is not None and text.number < self._count:
+                    self.left -= 1
+                    self.seconds[text.number] = self.clock.real - text.arrived
+                self.clock.changed(number)
+                self.plan(number)
+        self.clock.wait_until(now)
+
+    def come(self, text: Text) -> None:
+        """A text goes to the replica that routing finds for it."""
+        number = self._route(text)
+        self._replicas[number].come(text, self.clock.now)
+        self.plan(number)
+
+    def lose_zone(self) -> None:
+        """A third of the replicas is gone, and their texts come again."""
+        lost = self._alive[::3][: len(self._alive) // 3]
+        self._alive[:] = sorted(set(self._alive) - set(lost))
+        for number in lost:
+            self._planned[number] = inf
+            for again in self._replicas[number].lose():
+                self.come(again)
+            self.clock.changed(number)
 
 
 class _Clock:

@@ -18,7 +18,7 @@ def write_whole(file: Path, data: bytes) -> None:
     with fresh.open("wb", buffering=0) as out:
         write_all(out.fileno(), data)
     fresh.rename(file)
-    sync_names(file.parent)
+    sync_one(file.parent)
 
 
 def sync(path: Path) -> None:
@@ -26,11 +26,7 @@ def sync(path: Path) -> None:
     if path.is_dir():
         for inside in path.iterdir():
             sync(inside)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_one(path)
 
 
 def put_in_place(part: Path, target: Path) -> None:
@@ -38,12 +34,12 @@ def put_in_place(part: Path, target: Path) -> None:
     sync(part)
     target.parent.mkdir(parents=True, exist_ok=True)
     part.rename(target)
-    sync_names(target.parent)
+    sync_one(target.parent)
 
 
-def sync_names(folder: Path) -> None:
-    """That a file of the folder has the name that it has."""
-    descriptor = os.open(folder, os.O_RDONLY)
+def sync_one(path: Path) -> None:
+    """Of a file, or of a folder the names that its files have."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

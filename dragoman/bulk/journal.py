@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from dragoman.bulk.disk import sync_names, write_all
+from dragoman.bulk.disk import sync_one, write_all
 
 Done = str | Literal[False] | None
 """What became of a row: its translation; or False, it was refused; or None, there was nothing to translate."""
@@ -28,7 +28,7 @@ class Journal:
         new = not path.exists()
         self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         if new:
-            sync_names(path.parent)
+            sync_one(path.parent)
         whole_bytes = 0
         for line, found in self._lines():
             whole_bytes += len(line)

@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from dragoman.bulk.disk import put_in_place, sync_names, write_whole
+from dragoman.bulk.disk import put_in_place, sync_one, write_whole
 from dragoman.bulk.errors import BulkError, WrongUsage
 from dragoman.bulk.journal import Journal
 from dragoman.bulk.plan import Item
@@ -97,7 +97,7 @@ class Unfinished:
         """Keeps nothing. Deleting takes many steps, and half of it would say that the targets are somebody else's."""
         ended = _ended(self._folder)
         self._folder.rename(ended)
-        sync_names(ended.parent)
+        sync_one(ended.parent)
         shutil.rmtree(ended, ignore_errors=True)
 
 
@@ -127,7 +127,7 @@ def opened(target: Path, items: Sequence[Item], asked: Mapping[str, object]) -> 
         sources = list(map(_described, items))
         unfinished = Unfinished(folder, sources)
         _take_up(folder / "job.json", {**asked, "files": [*chain.from_iterable(sources)]}, unfinished.is_empty)
-        sync_names(target.parent)
+        sync_one(target.parent)
         try:
             yield unfinished
         except BaseException:

@@ -221,7 +221,7 @@ def stream_event(message: translation_pb2.StreamTranslateResponse) -> TextDelta 
 
 
 def translation(message: translation_pb2.Translation) -> Translation:
-    """The translation of one content."""
+    """The translation of one content. Raises Internal."""
     if not message.hypotheses:
         raise Internal("the server sent a translation without hypotheses", grpc.StatusCode.INTERNAL)
     hypotheses, reuse = tuple(map(_hypothesis, message.hypotheses)), _REUSES.get(message.reuse, Reuse.UNKNOWN)
@@ -327,6 +327,6 @@ def target_token(message: translation_pb2.TargetToken) -> TargetToken:
 
 
 def check_count(contents: Sequence[object], answers: Sequence[object]) -> None:
-    """An answer too few or too many would give every later text the translation of another."""
+    """An answer too few or too many would give every later text the translation of another. Raises Internal."""
     if len(contents) != len(answers):
         raise Internal(f"the server sent {len(answers)} results for {len(contents)} contents", grpc.StatusCode.INTERNAL)

@@ -85,7 +85,7 @@ def open_cuda(wanted: Wanted, load: Load, machine: Machine) -> Device:
 
 
 def check_wheels(machine: Machine) -> None:
-    """Only one onnxruntime."""
+    """Only one onnxruntime. Raises DeviceError."""
     wheels = machine.wheels()
     if len(wheels) > 1:
         both = " and ".join(f"{name} {version}" for name, version in wheels.items())
@@ -98,7 +98,8 @@ def check_wheels(machine: Machine) -> None:
 def check_package(load: Load) -> None:
     """A precision and operators that CUDA has.
 
-    GroupQueryAttention there: contrib_ops/cuda/bert/group_query_attention.cc registers fp16 and bf16.
+    GroupQueryAttention there: contrib_ops/cuda/bert/group_query_attention.cc registers fp16 and bf16. Raises
+    DeviceError.
     """
     if (weights := load.graphs.precision.weights) in WHOLE:
         raise DeviceError(
@@ -113,7 +114,7 @@ def check_package(load: Load) -> None:
 
 
 def check_build(machine: Machine) -> None:
-    """An onnxruntime with CUDA in it."""
+    """An onnxruntime with CUDA in it. Raises DeviceError."""
     if PROVIDERS["cuda"] not in machine.providers():
         wheels = machine.wheels()
         installed = ", ".join(f"{name} {version}" for name, version in wheels.items()) or "another build"
@@ -124,7 +125,7 @@ def check_build(machine: Machine) -> None:
 
 
 def check_driver(machine: Machine) -> None:
-    """The part of CUDA that comes with the driver."""
+    """The part of CUDA that comes with the driver. Raises DeviceError."""
     try:
         machine.load(DRIVER)
     except OSError as error:
@@ -135,7 +136,7 @@ def check_driver(machine: Machine) -> None:
 
 
 def check_libraries(machine: Machine) -> CudaRuntime:
-    """The parts of CUDA that come with Python packages."""
+    """The parts of CUDA that come with Python packages. Raises DeviceError."""
     machine.preload()
     for library, package in LIBRARIES.items():
         try:
@@ -176,7 +177,7 @@ def inspect_device(wanted: Wanted, load: Load, machine: Machine, runtime: CudaRu
 
 
 def check_index(index: int, devices: int, machine: Machine) -> None:
-    """A device of this number."""
+    """A device of this number. Raises DeviceError."""
     if index >= devices:
         hidden = machine.visible_devices()
         note = "" if hidden is None else f" (CUDA_VISIBLE_DEVICES is {hidden!r})"
@@ -185,7 +186,7 @@ def check_index(index: int, devices: int, machine: Machine) -> None:
 
 
 def check_memory(load: Load, limit: int, found: str) -> None:
-    """Room for weights, cache and work."""
+    """Room for weights, cache and work. Raises DeviceError."""
     if load.total_bytes <= limit:
         return
     rows, tokens = most_rows(load, limit), most_tokens(load, limit)

@@ -36,7 +36,7 @@ class Rows:
         self._table = RowTable(library, self.positions, self.slots, self.source_slots, self.source_lengths)
 
     def join(self, source_length: int) -> int:
-        """Starts a row for a source of its own. Returns its index, which is the old `live`."""
+        """Starts a row for a source of its own. Returns its index, which is the old `live`. Raises ValueError."""
         row = self.live
         if row == 0:
             self.furthest = 0

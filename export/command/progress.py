@@ -1,11 +1,12 @@
 """Shows what export is doing, or why it cannot."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
 
+from export.tell import Tell
 from models.disk import told
 
 
@@ -18,7 +19,7 @@ class Progress:
         """Of the stages that are done."""
 
     @contextmanager
-    def stage(self, title: str) -> Iterator[Callable[[str], None]]:
+    def stage(self, title: str) -> Iterator[Tell]:
         """Shows a stage. What is given to the function it yields says what the stage is at."""
         started = time.perf_counter()
         with self._show(title) as tell:
@@ -27,7 +28,7 @@ class Progress:
         self._console.print(f"{title:<8} {self.seconds[title]:6.1f} s", highlight=False)
 
     @contextmanager
-    def _show(self, title: str) -> Iterator[Callable[[str], None]]:
+    def _show(self, title: str) -> Iterator[Tell]:
         if self._console.is_terminal:
             with self._console.status(title) as status:
                 yield lambda detail: status.update(f"{title}: {detail}")

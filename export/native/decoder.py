@@ -33,9 +33,7 @@ class _Decoder:
         self._nodes = Nodes()
         self._layers = Layers(self._nodes, model, recipe)
         self._inputs = {name: _step_input(name) for name in signature.NATIVE_DECODER_INPUTS}
-        self._past = {
-            tensor.past: variable(tensor.past, DTYPES[tensor.precision], slot_axes(tensor)) for tensor in cache
-        }
+        self._past = cache_inputs(cache)
         self._allowed = variable(signature.ALLOWED, DataType.INT32, ["rows", "places"]) if shortlist else None
         self._present: list[ir.Value] = []
         self._written = [tensor for tensor in cache if tensor.owner == "hypothesis"]
@@ -57,14 +55,9 @@ class _Decoder:
             x = layers.feed_forward(x, layer.feed_forward)
         hidden = layers.norm(x, model.decoder_norm)
         candidates, log_probs, normaliser = self._best_tokens(hidden)
-        present = [
-            declared(value, tensor.present, DTYPES[tensor.precision], slot_axes(tensor))
-            for value, tensor in zip(self._present, self._written, strict=True)
-        ]
         outputs = [
-            declared(candidates, signature.DECODER_OUTPUTS[0], DataType.INT64, ["rows", "k"]),
-            declared(log_probs, signature.DECODER_OUTPUTS[1], DataType.FLOAT, ["rows", "k"]),
-            *present,
+            *best_tokens_outputs(candidates, log_probs),
+            *cache_outputs(self._present, self._written),
             declared(hidden, signature.HIDDEN, DataType.FLOAT, ["rows", width]),
             declared(query, signature.CROSS_QUERY, DataType.FLOAT, ["rows", inner]),
             declared(normaliser, signature.NORMALISER, DataType.FLOAT, ["rows"]),
@@ -115,7 +108,29 @@ def _step_input(name: str) -> ir.Value:
     return variable(name, dtype, ["k" if name == "ranks" else "rows"])
 
 
-def slot_axes(tensor: CacheTensor) -> list[str | int]:
+def best_tokens_outputs(candidates: ir.Value, log_probs: ir.Value) -> list[ir.Value]:
+    """Tokens int64 [rows, k] and their log-probabilities fp32 [rows, k]."""
+    ids, scores = signature.DECODER_OUTPUTS
+    return [
+        declared(candidates, ids, DataType.INT64, ["rows", "k"]),
+        declared(log_probs, scores, DataType.FLOAT, ["rows", "k"]),
+    ]
+
+
+def cache_inputs(cache: Sequence[CacheTensor]) -> dict[str, ir.Value]:
+    """By name, the cache as it was before a step."""
+    return {it.past: variable(it.past, DTYPES[it.precision], _slot_axes(it)) for it in cache}
+
+
+def cache_outputs(present: Sequence[ir.Value], written: Sequence[CacheTensor]) -> list[ir.Value]:
+    """The tensors that a step has written, as it leaves them."""
+    return [
+        declared(value, it.present, DTYPES[it.precision], _slot_axes(it))
+        for value, it in zip(present, written, strict=True)
+    ]
+
+
+def _slot_axes(tensor: CacheTensor) -> list[str | int]:
     """Hypotheses and sources have slots of their own, and room of their own."""
     slots = "slots" if tensor.owner == "hypothesis" else "source_slots"
     names = {"rows": slots, "target": "capacity", "source": "source_capacity"}

@@ -20,7 +20,7 @@ def obstacle(model: Recurrent) -> str | None:
 
 def with_native_step(graphs: Graphs, model: Recurrent) -> Graphs:
     """The graphs of a model that has no `obstacle`, with the native decoder besides."""
-    cache = derived.native_step_tensors(model.config, graphs.spec.precision.cache)
+    cache = derived.step_tensors(model.config, graphs.spec.precision.cache)
     with ours():
         decoder = trace_decoder(model, graphs.spec.model_copy(update={"cache": cache}))
     file = GraphFile(file=signature.NATIVE_DECODER, weight_bytes=weight_bytes(decoder))

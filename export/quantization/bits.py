@@ -10,6 +10,7 @@ from typing import Literal
 
 from export.quantization.calibrate import OUTPUT
 from export.quantization.recipe import Recipe
+from export.tell import Tell
 from models.package.manifest import LayerDrift
 
 LARGE_SHARE = 0.05
@@ -20,7 +21,7 @@ def widen_until(
     enough: Callable[[Recipe], bool],
     recipe: Recipe,
     drift_of: Callable[[str, Recipe], float],
-    progress: Callable[[str], None],
+    tell: Tell,
 ) -> tuple[Recipe, tuple[LayerDrift, ...]]:
     """The recipe, with more bits where they are needed, and what each layer costs then.
 
@@ -29,16 +30,16 @@ def widen_until(
     """
     drifts = {}
     for name in recipe:
-        progress(f"drift of {name}")
+        tell(f"drift of {name}")
         drifts[name] = drift_of(name, recipe)
     for name in large(drifts):
         recipe = widen(recipe, name)
-        progress(f"more bits for {name}")
+        tell(f"more bits for {name}")
         drifts[name] = drift_of(name, recipe)
     while not enough(recipe) and (left := [name for name in recipe if name != OUTPUT]):
         worst = max(left, key=drifts.__getitem__)
         recipe = widen(recipe, worst)
-        progress(f"more bits for {worst}")
+        tell(f"more bits for {worst}")
         drifts[worst] = drift_of(worst, recipe) if worst in recipe else 0.0
     return recipe, tuple(
         LayerDrift(layer=name, drift=drift, activation_bits=activation_bits(recipe, name))

@@ -7,18 +7,14 @@ or by one of its row, so that no row's answer depends on the others.
 ONNX Runtime's products of u8 with s8 saturate on processors without VNNI, see `engine.devices.session`.
 """
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor, nn
 
 from export.quantization.recipe import QuantizedLinear
+from models.attention.nodes import Attributes
 from models.config import Activation
 from models.layers import FeedForward
 from models.norms import Residual
-
-Attributes = dict[str, int | float | str | bool | Sequence[int] | Sequence[float] | Sequence[str] | Sequence[bool]]
-"""As torch declares them."""
 
 MICROSOFT = "com.microsoft"
 LARGEST_PRODUCT = 255 * 127

@@ -1,7 +1,7 @@
 """Makes a shortlist for a model, of a text."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from export.inputs import InputError
 from export.shortlist.align import Aligner, Pair, TokenIds, align, aligners, batches
 from export.shortlist.table import Counts, ListSize, coverage
 from export.shortlist.text import Text
+from export.tell import Tell
 from export.translate import translate
 from models.checkpoint import Checkpoint
 from models.package.declared.precision import AttentionKind
@@ -33,8 +34,6 @@ JUDGED_BEST = 5
 """Length of the lists that aligners are judged by."""
 EVERY_S = 10.0
 """Seconds between two reports."""
-
-Tell = Callable[[str], None]
 
 
 def count_shortlist(

@@ -4,7 +4,8 @@ import re
 from pathlib import Path
 from typing import Literal
 
-from export.sources.fetched import Fetched, SourceError, Tell
+from export.sources.fetched import Fetched, SourceError
+from export.tell import Tell
 
 __all__ = ["Fetched", "SourceError", "fetch", "source_of"]
 

@@ -1,11 +1,7 @@
 """What every source of checkpoints gives."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-
-Tell = Callable[[str], None]
-"""Told what is being fetched."""
 
 
 class SourceError(Exception):

@@ -10,8 +10,9 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from export.sources.download import AGAIN, unpack
-from export.sources.fetched import Fetched, SourceError, Tell
+from export.sources.fetched import Fetched, SourceError
 from export.sources.registry import HASH_LENGTH, Record, Registry, read_registry
+from export.tell import Tell
 from models.disk import sync
 from models.package.folder import draft, sha256
 from models.package.home import user_folder

@@ -22,7 +22,8 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.utils.tqdm import disable_progress_bars
 
-from export.sources.fetched import Fetched, SourceError, Tell
+from export.sources.fetched import Fetched, SourceError
+from export.tell import Tell
 
 SETTINGS = ("config.json", "generation_config.json", "tokenizer_config.json", "adapter_config.json")
 SENTENCES = ("modules.json", "sentence_*_config.json", "config_sentence_transformers.json")

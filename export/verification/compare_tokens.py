@@ -1,7 +1,7 @@
 """How many sample sentences the exported graphs translate to exactly the tokens of a reference."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,13 @@ from engine.decoder import Decoder, S
 from engine.observer import Unobserved
 from engine.request import Event, Failed, Finished, Hypothesis, Translate
 from engine.targets import TargetRules, target_rules
+from export.tell import Tell
 from export.verification.alignment import Sentence
 from export.verification.compare_numbers import random_pair
 from export.verification.pairs import sample_pairs, sample_rules
 from export.verification.reference import Attention, TransformersModel, greedy_tokens
 from models.checkpoint import Checkpoint
-from models.decoding import Decoding
+from models.decoding import Decoding, TokenIds
 from models.package.declared.graphs import Vocabulary
 from models.package.derived import vocabulary
 from models.package.manifest import Agreement, GenerationDefaults
@@ -27,8 +28,6 @@ from models.tokenizers.tokenizer import pieces, without_spaces
 BEAMS = (1, 4)
 ENGINE_ROWS = 16
 """Less than the samples need, so that rows are used again."""
-
-TokenIds = tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ class Samples:
         self.attention: Attention | None = None
         """Where transformers looks in the `random_pair`."""
 
-    def ask_transformers(self, progress: Callable[[str], None]) -> None:
+    def ask_transformers(self, tell: Tell) -> None:
         """Has transformers translate and say where it looks, if it reads the checkpoint.
 
         Its copy of the weights is gone when this returns.
@@ -96,7 +95,7 @@ class Samples:
             return
         transformers = TransformersModel(self._transformers_folder, self._shortlist)
         for num_beams in BEAMS:
-            progress(f"translations by transformers, {search_name(num_beams)}")
+            tell(f"translations by transformers, {search_name(num_beams)}")
             self._of_transformers[num_beams] = transformers.translate(
                 self.sources, num_beams, self._generation, self._rules
             )
@@ -119,13 +118,13 @@ class Samples:
             assert attention is not None
             yield Sentence(text, target, spans, target_spans, attention)
 
-    def compare(self, decoder: Decoder[S], progress: Callable[[str], None]) -> Comparison:
+    def compare(self, decoder: Decoder[S], tell: Tell) -> Comparison:
         """Holds a decoder to the references. Raises NotFinite where its numbers for a sample are none."""
-        progress(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
+        tell(f"translations of {len(self._texts)} sentences, greedy and beam {max(BEAMS)}")
         found = translate(self._vocabulary, self._generation, decoder, self.sources, self._rules)
         targets = {num_beams: [hypothesis.token_ids for hypothesis in best] for num_beams, best in found.items()}
         agreements, differences = list[Agreement](), list[str]()
-        for reference in self._references(targets[1], progress):
+        for reference in self._references(targets[1], tell):
             wrong = [i for i, target in enumerate(reference.targets) if target != targets[reference.num_beams][i]]
             agreements.append(
                 Agreement(
@@ -139,8 +138,8 @@ class Samples:
                 differences.append(self._difference(reference, wrong, targets[reference.num_beams]))
         return Comparison(found[1], tuple(agreements), tuple(differences))
 
-    def _references(self, greedy: Sequence[TokenIds], progress: Callable[[str], None]) -> Iterator[Reference]:
-        progress("translations by PyTorch, greedy")
+    def _references(self, greedy: Sequence[TokenIds], tell: Tell) -> Iterator[Reference]:
+        tell("translations by PyTorch, greedy")
         samples = zip(self.sources, greedy, self._rules, strict=True)
         targets = [
             greedy_tokens(self._model, source, target, self._generation, self._shortlist, rules)

@@ -170,7 +170,7 @@ class TransformersModel:
                 **(told | of_generate(decoding)),
             )
         end_id = self._model.config.eos_token_id
-        return [_until_end(row, end_id) for row in output[:, 1:].tolist()]
+        return [until_end(row, end_id) for row in output[:, 1:].tolist()]
 
     def _restriction(self, sources: Sequence[Sequence[int]]) -> dict[str, object]:
         """Log-probabilities are over the tokens that are allowed."""
@@ -189,7 +189,8 @@ class TransformersModel:
         return ids, mask
 
 
-def _until_end(tokens: list[int], end_id: int) -> tuple[int, ...]:
+def until_end(tokens: list[int], end_id: int) -> tuple[int, ...]:
+    """The first of these tokens, up to an end token, if there is one."""
     return tuple(tokens[: tokens.index(end_id) + 1] if end_id in tokens else tokens)
 
 

@@ -5,7 +5,7 @@ place. What they are compared with, see `export.verification.reference`, has no 
 """
 
 import gc
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,6 +21,7 @@ from engine.loading import load
 from engine.loading.load import Kernels, Loadable
 from engine.processors.chain import without_processors
 from engine.request import Hypothesis
+from export.tell import Tell
 from export.verification.alignment import choose_aligner
 from export.verification.compare_numbers import (
     attention_error,
@@ -51,8 +52,6 @@ MAX_TOKENS = 128
 TOO_LARGE = "those on the way there are beyond what its precision holds, as after a training that diverged"
 """Why there is none, where the weights have some."""
 
-Progress = Callable[[str], None]
-"""Told what is being compared."""
 OfTargets = tuple[float | None, float | None]
 """Errors of scores and of attention."""
 UNKNOWN: OfTargets = None, None
@@ -94,7 +93,7 @@ def verify(
     graphs: GraphFiles,
     texts: Sequence[str],
     device: Device,
-    progress: Progress,
+    tell: Tell,
     emulated: Architecture | None = None,
 ) -> Verified:
     """Compares the graphs with the checkpoint in `folder`, those of our own operators on the CPU.
@@ -103,8 +102,8 @@ def verify(
 
     emulated: what the numbers of native graphs are held to, if not to the checkpoint's
     """
-    verification = _Verification(checkpoint, folder, graphs, texts, progress)
-    verification.samples.ask_transformers(progress)
+    verification = _Verification(checkpoint, folder, graphs, texts, tell)
+    verification.samples.ask_transformers(tell)
     gc.collect()  # the weights of transformers, before a session of the graphs has its own
     (certificate, _, standard), aligner = verification.certify(device)
     sources, penalty = verification.samples.sources, checkpoint.generation.length_penalty
@@ -119,9 +118,9 @@ class _Verification:
     """What the graphs of one kind, and then those of the other, are held to."""
 
     def __init__(
-        self, checkpoint: Checkpoint, folder: Path, graphs: GraphFiles, texts: Sequence[str], progress: Progress
+        self, checkpoint: Checkpoint, folder: Path, graphs: GraphFiles, texts: Sequence[str], tell: Tell
     ) -> None:
-        self._checkpoint, self._progress = checkpoint, progress
+        self._checkpoint, self._tell = checkpoint, tell
         self._model = Loadable(graphs, checkpoint.generation)
         self._limits = TOLERANCES[graphs.spec.precision.weights]
         self._capacity = most_tokens(graphs.spec.max_positions)
@@ -129,19 +128,19 @@ class _Verification:
 
     def certify(self, device: Device) -> tuple[Certified, Aligner | None]:
         """The standard graphs, and what aligns. Raises VerificationError."""
-        model, progress = self._checkpoint.model, self._progress
+        model, tell = self._checkpoint.model, self._tell
         hidden, of_targets = self._errors(device)
         with closing(open_decoder(self._model, device)) as decoder:
             screened = self._model.graphs.spec.output_layer == "screened"
             limits = self._limits.error, SCREENED if screened else 0.0
-            certified = self._certify(decoder, model, hidden, limits, "exported", progress, of_targets)
+            certified = self._certify(decoder, model, hidden, limits, "exported", tell, of_targets)
             return certified, self._aligner(decoder, certified.greedy)
 
     def _aligner(self, decoder: Decoder[S], greedy: Sequence[Hypothesis]) -> Aligner | None:
         """What aligns these translations of the samples."""
         if self._model.graphs.spec.scoring is None:
             return None
-        self._progress("alignment of names and numbers")
+        self._tell("alignment of names and numbers")
         return choose_aligner(self.samples.attended(decoder, greedy))
 
     def _errors(self, device: Device) -> tuple[float, OfTargets]:
@@ -151,16 +150,16 @@ class _Verification:
         """
         model, graphs = self._checkpoint.model, self._model.graphs
         try:
-            self._progress("hidden states")
+            self._tell("hidden states")
             hidden = encoder_error(model, graphs, device)
             if graphs.spec.reads_on:
                 assert isinstance(model, Prefix), "no other reads on"
-                self._progress("attention")
+                self._tell("attention")
                 attention, states = stack_errors(model, graphs, device)
                 return float(np.max([hidden, states])), (None, attention)
             if graphs.spec.scoring is None:
                 return hidden, UNKNOWN
-            self._progress("scores of targets, attention")
+            self._tell("scores of targets, attention")
             scores = score_error(model, graphs, device)
             return hidden, (scores, attention_error(model, graphs, device, self.samples.attention))
         except DeviceError as error:
@@ -177,7 +176,7 @@ class _Verification:
             if native is not None:
                 assert isinstance(reference, Transformer), "export makes native graphs of no other"
                 hidden, limits = native_encoder_error(reference, self._model.graphs, native), (limits[0], SCREENED)
-            return self._certify(decoder, reference, hidden, limits, "native", partial(_told_of, self._progress))
+            return self._certify(decoder, reference, hidden, limits, "native", partial(_told_of, self._tell))
 
     def _certify(
         self,
@@ -186,7 +185,7 @@ class _Verification:
         hidden: float,
         limits: tuple[float, float],
         which: str,
-        progress: Progress,
+        tell: Tell,
         of_targets: OfTargets = UNKNOWN,
     ) -> Certified:
         """Holds steps and translations to the checkpoint.
@@ -196,11 +195,11 @@ class _Verification:
         """
         steps = list[StepError]()
         for rows, ragged in BATCHES:
-            progress(f"log-probabilities, {batch_name(rows, ragged)}")
+            tell(f"log-probabilities, {batch_name(rows, ragged)}")
             shortlist = self._model.graphs.shortlist
             steps += step_errors(reference, decoder, self._capacity, rows, ragged, shortlist)
         try:
-            found, ran_on = self.samples.compare(decoder, progress), decoder.device
+            found, ran_on = self.samples.compare(decoder, tell), decoder.device
         except NotFinite as error:
             raise VerificationError(
                 f"the {which} graphs give no finite numbers of a sample: {too_large(self._model.graphs)}"
@@ -233,7 +232,7 @@ class _Verification:
 
 
 def open_decoder(model: Loadable, device: Device, kernels: Kernels = "off") -> Decoder[Any]:
-    """The decoder that serves the graphs on this device."""
+    """The decoder that serves the graphs on this device. Raises VerificationError."""
     capacity = most_tokens(model.graphs.spec.max_positions)
     try:
         return load.open_decoder(model, device, capacity, capacity, kernels)
@@ -271,8 +270,8 @@ def large_errors(certificate: Certificate) -> Iterator[str]:
             yield f"log-probabilities ({batch}) differ by {step.log_prob_error:.3g}; at most {most:g} is accepted"
 
 
-def _told_of(progress: Progress, detail: str) -> None:
-    progress(f"native graphs, {detail}")
+def _told_of(tell: Tell, detail: str) -> None:
+    tell(f"native graphs, {detail}")
 
 
 def batch_name(rows: int, ragged: bool) -> str:

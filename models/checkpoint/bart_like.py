@@ -26,12 +26,11 @@ from models.checkpoint.files.renames import Rename, fill, linear
 from models.checkpoint.files.weights import check_size, find_weights, read_weights, weights_sha256
 from models.checkpoint.generation import GenerationSettings, generation_file, read_generation
 from models.checkpoint.languages.told import MULTILINGUAL, check_told, no_start, told_languages
-from models.checkpoint.marian import decoder_layer, encoder_layer, suppress
+from models.checkpoint.marian import ACTIVATIONS, decoder_layer, encoder_layer, suppress
 from models.checkpoint.tokenizers.found import read_tokenizer
-from models.config import Activation, EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
+from models.config import EmbeddingNorm, ModelConfig, NormPlacement, PositionKind
 from models.transformer import Transformer
 
-ACTIVATIONS: dict[str, Activation] = {"relu": "relu", "gelu": "gelu", "silu": "swish", "swish": "swish"}
 BUFFERS = tuple(
     f"model.{side}.{name}" for side in ("encoder", "decoder") for name in ("version", "embed_positions.weights")
 )
@@ -181,9 +180,7 @@ def read(folder: Path) -> Trained:
     """Reads config.json, generation_config.json if there is one, and the weights. Raises CheckpointError."""
     file = folder / "config.json"
     content = read_json(file)
-    family = FAMILIES.get(str(content.get("model_type")))
-    if family is None:
-        raise CheckpointError(f"{file}: model_type is {content.get('model_type')!r}; supported: {', '.join(FAMILIES)}")
+    family = FAMILIES[content["model_type"]]
     settings = parse(family.settings, family.defaults | content, file)
     check_architecture(content, family, file)
     choices = read_generation(folder)

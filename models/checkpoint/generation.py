@@ -116,7 +116,7 @@ class GenerationSettings(JsonKeys):
     """As config.json says it: of a target, one token is the end."""
 
     def suppressed_ids(self, end_id: int, file: Path) -> tuple[int, ...]:
-        """The bad words, each of a single token. As in `generate`, the end token is not one."""
+        """The bad words, each of a single token. As in `generate`, the end token is not one. Raises CheckpointError."""
         words = [word for word in self.bad_words_ids or [] if len(word) == 1 and word != [end_id]]
         if len(words) > MAX_SUPPRESSED:
             raise CheckpointError(

@@ -102,7 +102,7 @@ def load(folder: Path) -> Checkpoint:
 
 
 def model_config(marian: MarianConfig, settings: GenerationSettings, file: Path) -> ModelConfig:
-    """What the Transformer is built with."""
+    """What the Transformer is built with. Raises CheckpointError."""
     if marian.share_encoder_decoder_embeddings and not marian.tie_word_embeddings:
         raise CheckpointError(
             f"{file}: share_encoder_decoder_embeddings is true and tie_word_embeddings is false, which is not "

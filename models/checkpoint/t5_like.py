@@ -164,9 +164,7 @@ def read(folder: Path) -> Trained:
     """Reads config.json, generation_config.json if there is one, and the weights. Raises CheckpointError."""
     file = folder / "config.json"
     content = read_json(file)
-    family = FAMILIES.get(str(content.get("model_type")))
-    if family is None:
-        raise CheckpointError(f"{file}: model_type is {content.get('model_type')!r}; supported: {', '.join(FAMILIES)}")
+    family = FAMILIES[content["model_type"]]
     settings = parse(T5LikeConfig, {"feed_forward_proj": family.feed_forward} | content, file)
     check_architecture(content, settings, file)
     choices = read_generation(folder)

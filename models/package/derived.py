@@ -140,17 +140,8 @@ def native_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTens
     )
 
 
-def native_step_tensors(config: RecurrentConfig, precision: Precision) -> tuple[CacheTensor, ...]:
-    """The cache tensors of a native step: those of sources are read only."""
-    return _sources_only_read(config, precision)
-
-
-def device_tensors(config: ModelConfig, precision: Precision) -> tuple[CacheTensor, ...]:
-    """The cache tensors of a device step, whose rows are slots: those of sources are read only."""
-    return _sources_only_read(config, precision)
-
-
-def _sources_only_read(config: ModelShape, precision: Precision) -> tuple[CacheTensor, ...]:
+def step_tensors(config: ModelShape, precision: Precision) -> tuple[CacheTensor, ...]:
+    """The cache tensors of a step by our own operators, on the CPU or a device: those of sources are read only."""
     return target_tensors(config, precision) + tuple(
         tensor.model_copy(update={"present": tensor.past, "last": None}) for tensor in source_tensors(config, precision)
     )

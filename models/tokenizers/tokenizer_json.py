@@ -182,7 +182,7 @@ def load_backend(file: Path) -> "Backend":
 
 
 def parse_backend(content: bytes, name: str) -> "Backend":
-    """As `load_backend`, of what a file of this name has."""
+    """As `load_backend`, of what a file of this name has. Raises TokenizerError."""
     try:
         from tokenizers import Tokenizer as Backend
     except ImportError as error:

@@ -1,20 +1,19 @@
 """EncodingService: protobuf to plain values and back."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TypeVar
 
 import numpy as np
 
 from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2, translation_pb2
 from models.encoding import Numbers, Pooling
 from models.encoding.classifier import Label, LabelledSpan
+from server.api.enums import plain
 from server.api.streams import Room, in_order
 from server.api.timings import write_timings
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
-from server.errors import OptionOutOfRange
 from server.translation.encoding.embeddings import Embedding, EncodingOptions, resolve_encoding
 from server.translation.encoding.labels import LabelOptions
 from server.translation.translator import Translator
@@ -54,9 +53,6 @@ GROUPS_ENTITIES = {
 AHEAD = 4
 """Requests of a stream that are worked on before they are waited for."""
 
-E = TypeVar("E", bound=int)
-T = TypeVar("T")
-
 
 class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
     """See proto/dragoman/v1/encoding.proto."""
@@ -78,8 +74,8 @@ class EncodingService(encoding_pb2_grpc.EncodingServiceServicer):
         translator = self._models.find(request.model)
         options = LabelOptions(
             most=request.most_labels if request.HasField("most_labels") else None,
-            entities=_plain("grouping", request.grouping, GROUPS_ENTITIES),
-            truncate=_plain("truncation", request.truncation, TRUNCATES),
+            entities=plain("grouping", request.grouping, GROUPS_ENTITIES),
+            truncate=plain("truncation", request.truncation, TRUNCATES),
         )
         found = await translator.classify(request.contents, options, request.second_contents)
         response = encoding_pb2.ClassifyResponse(model=translator.model.name)
@@ -131,26 +127,19 @@ def vector_options(
 ) -> EncodingOptions:
     """What is set of how vectors are made. Raises OptionOutOfRange."""
     return EncodingOptions(
-        poolings=tuple(_plain(f"poolings[{i}]", pooling, POOLINGS) for i, pooling in enumerate(request.poolings)),
+        poolings=tuple(plain(f"poolings[{i}]", pooling, POOLINGS) for i, pooling in enumerate(request.poolings)),
         dimensions=request.dimensions if request.HasField("dimensions") else None,
         normalize=request.normalize if request.HasField("normalize") else None,
-        numbers=_plain("type", request.type, NUMBERS),
+        numbers=plain("type", request.type, NUMBERS),
     )
 
 
 def _options(request: encoding_pb2.EncodeRequest) -> EncodingOptions:
     return replace(
         vector_options(request),
-        truncate=_plain("truncation", request.truncation, TRUNCATES),
+        truncate=plain("truncation", request.truncation, TRUNCATES),
         prompt=request.prompt if request.HasField("prompt") else None,
     )
-
-
-def _plain(field: str, value: E, known: Mapping[E, T]) -> T:
-    """The plain value of an enum's. Raises OptionOutOfRange for one that this server has no name for."""
-    if value not in known:
-        raise OptionOutOfRange(field, value, min(known), max(known))
-    return known[value]
 
 
 def write_embedding(embedding: Embedding, message: encoding_pb2.Embedding) -> None:

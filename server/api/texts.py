@@ -1,10 +1,10 @@
 """Contents that are more than a sentence each: what a request says of them, and their sentences in the reply."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
 
 from dragoman.v1 import translation_pb2
 from models.decoding import Options
+from server.api.enums import plain
 from server.errors import BlankContent, EmptyContents, OptionOutOfRange, OptionsConflict, quoted
 from server.text.protected import Term
 from server.text.texts import Shape
@@ -36,8 +36,8 @@ OF_ONE_SENTENCE = (
 
 def shape_of(request: translation_pb2.TranslateRequest) -> Shape | None:
     """What the contents are. None: single sentences. Raises OptionOutOfRange."""
-    html = _value("format", request.format, FORMATS)
-    segmented = _value("segmentation", request.segmentation, SEGMENTATIONS)
+    html = plain("format", request.format, FORMATS)
+    segmented = plain("segmentation", request.segmentation, SEGMENTATIONS)
     terms = glossary_of(request)
     return Shape(html, html or segmented, terms) if html or segmented or terms else None
 
@@ -67,12 +67,6 @@ def check_options(options: Options) -> None:
         if options.get(name):
             way = f"send the sentences as contents of their own, or no {name}"
             raise OptionsConflict(name, "set", "the content", "a text of sentences", way)
-
-
-def _value(field: str, value: int, known: Mapping[Any, bool]) -> bool:
-    if value not in known:
-        raise OptionOutOfRange(field, value, min(known), max(known))
-    return known[value]
 
 
 def _terms(glossary: Iterable[translation_pb2.GlossaryTerm]) -> Iterator[Term]:

@@ -22,12 +22,11 @@ from server.text.sentences import Range
 from server.translation.answer import Leg, TranslatedSentence, Translation
 from server.translation.options import Route, check_route
 from server.translation.sharing.waiting import Reuse
+from server.translation.sources import INLINE_CHARACTERS
 from server.translation.targets import TargetText
 
 MOST_HTML = 256 * 1024
 """Characters of a text in HTML. Python's parser takes time that grows with the square of some malformed texts."""
-INLINE_CHARACTERS = 4096
-"""Longer texts are taken apart on another thread: the event loop would stand still for milliseconds."""
 NO_TIME = Timings(0.0, 0.0, 0.0, 0)
 
 

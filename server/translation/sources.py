@@ -15,7 +15,7 @@ from server.telemetry.calls import current_call
 from server.telemetry.metrics.model import ModelMetrics
 
 INLINE_CHARACTERS = 4096
-"""Calls with more characters are tokenised on another thread: the event loop would stand still for milliseconds."""
+"""Calls with more are taken apart and tokenised on another thread: the event loop would stand still for some ms."""
 
 FIRST_TOKENS_PER_CHARACTER, FOLLOW = 0.25, 1 / 256
 """What is guessed before there were texts, and the weight of the newest text in later guesses."""

@@ -91,10 +91,6 @@ def test_every_public_name_exists_once() -> None:
     assert all(hasattr(dragoman, name) for name in dragoman.__all__)
 
 
-def is_error(value: object) -> bool:
-    return isinstance(value, type) and issubclass(value, DragomanError)
-
-
 def test_the_error_tree_is_drawn_as_it_is() -> None:
     drawn = re.findall(r"^[ │├└─]*([A-Z]\w+)  ", errors.__doc__ or "", re.MULTILINE)
     kinds = [

@@ -40,6 +40,7 @@ from export.verification.reference import TransformersModel
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.decoding import Decoding
 from models.package.folder import Package
+from models.package.manifest import Manifest
 from tests.checkpoints import edit_json, flores
 from tests.models.families import (
     BART_LIKE,
@@ -83,6 +84,13 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+def check_agreed(manifest: Manifest) -> None:
+    """Its tokens are those of PyTorch, and of transformers."""
+    agreements = manifest.certificate.agreements
+    assert {agreement.reference for agreement in agreements} == {"pytorch", "transformers"}
+    assert all(agreement.equal == agreement.sentences for agreement in agreements)
+
+
 def test_becomes_a_package(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "package"
     (folder / "README.md").write_text("---\nlanguage:\n- en\n---\n# Summaries\n", encoding="utf-8")
@@ -90,9 +98,7 @@ def test_becomes_a_package(folder: Path, tmp_path: Path) -> None:
     arguments += ["--task", "summarize: ", "--task", "translate English to German: "]
     assert command.main([str(folder), "--out", str(out), *arguments]) == 0
     manifest = Package.open(out).manifest
-    assert manifest.certificate.agreements
-    assert all(agreement.equal == agreement.sentences for agreement in manifest.certificate.agreements)
-    assert {agreement.reference for agreement in manifest.certificate.agreements} == {"pytorch", "transformers"}
+    check_agreed(manifest)
     assert manifest.generation.forced_begin_id == 0
     assert manifest.source_languages == manifest.target_languages == ("en",), "of the model card"
     names = ["summarize", "translate English to German"]
@@ -180,9 +186,7 @@ def test_many_languages_at_once_are_those_of_transformers(name: str, tmp_path: P
     write(folder)
     assert command.main([str(folder), "--out", str(out), "--verify-samples=2"]) == 0
     package = Package.open(out)
-    agreements = package.manifest.certificate.agreements
-    assert {agreement.reference for agreement in agreements} == {"pytorch", "transformers"}
-    assert all(agreement.equal == agreement.sentences for agreement in agreements)
+    check_agreed(package.manifest)
     assert set(codes) <= set(package.manifest.target_languages)
     model, tokenizer = AutoModelForSeq2SeqLM.from_pretrained(folder).eval(), AutoTokenizer.from_pretrained(folder)
     ours, asked, expected = package.tokenizer(), list[Asked](), list[list[tuple[int, ...]]]()
@@ -254,9 +258,7 @@ def test_a_blenderbot_small_becomes_a_package(tmp_path: Path) -> None:
     blenderbot_small(folder)
     assert command.main([str(folder), "--out", str(out), "--verify-samples=2"]) == 0
     package = Package.open(out)
-    agreements = package.manifest.certificate.agreements
-    assert {agreement.reference for agreement in agreements} == {"pytorch", "transformers"}
-    assert all(agreement.equal == agreement.sentences for agreement in agreements)
+    check_agreed(package.manifest)
     text = "It's 3 o'clock."
     assert package.tokenizer().encode(text) == AutoTokenizer.from_pretrained(folder)(text).input_ids
 

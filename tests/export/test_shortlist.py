@@ -45,8 +45,8 @@ def text_file(file: Path, lines: Sequence[str]) -> Path:
     return file
 
 
-def sentences(count: int, seed: int = 3) -> list[str]:
-    chance = np.random.default_rng(seed)
+def sentences(count: int) -> list[str]:
+    chance = np.random.default_rng(3)
     return [" ".join(chance.choice(WORDS, chance.integers(2, 9))) for _ in range(count)]
 
 

@@ -16,8 +16,8 @@ VOCABULARY, WIDTH = 5003, 96
 class OutputLayer:
     """A random output layer, stored as fp32, fp16 or s8."""
 
-    def __init__(self, kind: str, vocabulary: int = VOCABULARY, seed: int = 0) -> None:
-        rng = np.random.default_rng(seed)
+    def __init__(self, kind: str, vocabulary: int = VOCABULARY) -> None:
+        rng = np.random.default_rng(0)
         dense = rng.standard_normal((vocabulary, WIDTH)).astype(np.float32) * rng.uniform(0.5, 2, (vocabulary, 1))
         self.bias = rng.standard_normal(vocabulary).astype(np.float32)
         self.scales: Floats | None = None

@@ -6,8 +6,9 @@ import numpy as np
 import onnxruntime as ort
 import pytest
 from numpy.typing import NDArray
+from onnx import TensorProto
 
-from bench.gpu.sides.operators import Arrays, Case, go_on
+from bench.gpu.sides.operators import Arrays, Case
 from engine.cuda.lanes.layout import Layout
 from engine.cuda.placing.history import History
 from engine.cuda.placing.rows import Rows
@@ -24,6 +25,41 @@ PROVIDERS = [
 ]
 POSITION, SOURCE_LAST, SLOT, SOURCE_SLOT, PARENT, FIRST, WIDTH = range(7)
 END, SUPPRESSED = 2, 9
+
+
+def go_on(widths: Sequence[int], k: int, places: int, spare: int, random: np.random.Generator) -> Case:
+    """Searches of so many rows side by side, at random positions in random slots. 0: a row that fills up the step.
+
+    spare: rows that there would be room for. A few tokens can be nobody's next.
+    """
+    of_search = np.repeat(np.arange(len(widths)), np.maximum(1, widths))
+    rows, width = len(of_search), np.array(widths)[of_search]
+    slots = rows + spare + 1
+    numbers = np.full((7, rows + spare), -1, np.int32)
+    numbers[:, :rows] = [
+        random.integers(0, places - 1, len(widths))[of_search],
+        random.integers(0, 99, rows),
+        np.where(width > 0, random.permutation(slots - 1)[:rows], slots - 1),
+        random.integers(0, slots, rows),
+        np.arange(rows),
+        np.searchsorted(of_search, of_search),
+        width,
+    ]
+    inputs: Arrays = {
+        "candidates": np.stack([random.permutation(40 + k)[:k] for _ in range(rows)]),
+        "log_probs": -np.sort(random.exponential(2.0, (rows, k)).astype(np.float32)),
+        "never": np.array([3, 7, 11, -1]),
+        "costs": random.exponential(3.0, rows),
+        "numbers": numbers,
+        "history": random.integers(0, slots, (slots, places), np.int32),
+    }
+    outputs = {
+        "next_ids": TensorProto.INT64,
+        "next_costs": TensorProto.DOUBLE,
+        "next_numbers": TensorProto.INT32,
+        "next_history": TensorProto.INT32,
+    }
+    return Case("GoOn", inputs, outputs, {"next_history": "history"})
 
 
 @pytest.fixture(params=PROVIDERS)

@@ -34,8 +34,6 @@ LAYER = Counter(
     | {"com.microsoft.GroupQueryAttention": 1, "Unsqueeze": 1, "Squeeze": 1}
 )
 
-Tokens = tuple[int, ...]
-
 
 def test_the_equations() -> None:
     """Number by number, as Kim et al. write them."""

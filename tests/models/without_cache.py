@@ -23,6 +23,8 @@ from tests.fakes import CopySource, rules_of
 
 Tokens = tuple[int, ...]
 Answers = dict[tuple[Tokens, int], Finished]
+SCORE_ERROR = 1e-4
+"""Of a token's log-probability."""
 
 
 @dataclass
@@ -99,11 +101,10 @@ def search(decoder: Decoder[Any], config: ModelShape, sources: Sequence[Tokens] 
     return answers
 
 
-def check_searches(decoder: Decoder[Any], model: Architecture, score_error: float = 1e-4) -> None:
+def check_searches(decoder: Decoder[Any], model: Architecture) -> None:
     """Tokens and scores are those of PyTorch's passes without a cache, and to the last bit what each has alone.
 
-    score_error: of a token's log-probability. Of two that are as likely to PyTorch, greedy search may find either:
-    processors round otherwise
+    Of two tokens that are as likely to PyTorch, greedy search may find either: processors round otherwise.
     """
     config, sources = model.config, some_sources(model.config)
     if isinstance(config, PrefixConfig):  # a target begins behind the token that ends its source
@@ -115,10 +116,10 @@ def check_searches(decoder: Decoder[Any], model: Architecture, score_error: floa
         source, num_beams = key
         for ours, theirs in zip(found[key].hypotheses, answer.hypotheses, strict=True):
             if num_beams == 1 and ours.token_ids != theirs.token_ids:
-                assert tied(model, source, ours.token_ids, theirs.token_ids) < score_error, key
+                assert tied(model, source, ours.token_ids, theirs.token_ids) < SCORE_ERROR, key
                 continue
             assert ours.token_ids == theirs.token_ids, key
-            assert abs(ours.score - theirs.score) < score_error, key
+            assert abs(ours.score - theirs.score) < SCORE_ERROR, key
         assert found[key].hypotheses == alone[key].hypotheses, key
     assert len({hypothesis.token_ids for answer in found.values() for hypothesis in answer.hypotheses}) > 5
 

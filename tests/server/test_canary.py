@@ -56,9 +56,9 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(probes: Sequence[Probe] = PROBES, workers: int = 2) -> AsyncIterator[Watched]:
+async def watched(probes: Sequence[Probe] = PROBES) -> AsyncIterator[Watched]:
     decoder = CopyDecoder()
-    async with Runner(decoder, 4, workers, Unobserved()) as runner:
+    async with Runner(decoder, 4, 2, Unobserved()) as runner:
         yield Watched(decoder, runner, probes)
 
 

@@ -11,8 +11,7 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,69 +33,15 @@ from server.__main__ import main
 from server.api.service import SERVICES
 from server.config import Settings
 from tests.fakes import CopyDecoder
-from tests.server_process import server_process
-from tests.serving import eventually, serve_here
-
-ROOT = Path(__file__).parents[2]
-WAIT_S = 60.0
-
-
-def command(*arguments: object) -> list[str]:
-    return [sys.executable, "-m", "server", *map(str, arguments)]
-
-
-@dataclass
-class Server:
-    """A server process."""
-
-    process: subprocess.Popen[str]
-    announced: str
-    """What it logged when it was ready."""
-    port: int
-    metrics_port: int
-
-    @property
-    def target(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def end(self, *signals: signal.Signals) -> int:
-        """Sends signals; returns the exit code."""
-        for number in signals:
-            self.process.send_signal(number)
-        return self.process.wait(WAIT_S)
-
-
-StartServer = Callable[..., Server]
-
-
-@pytest.fixture
-def start(tiny_package: Package) -> Iterator[StartServer]:
-    """Starts servers on free ports; kills those that a test leaves."""
-    processes: list[subprocess.Popen[str]] = []
-
-    def start_server(*arguments: object) -> Server:
-        ports = ("--port", 0, "--metrics-port", 0, "--no-http")
-        process = subprocess.Popen(
-            command("--package", tiny_package.folder, *ports, *arguments), cwd=ROOT, stderr=subprocess.PIPE, text=True
-        )
-        processes.append(process)
-        assert process.stderr is not None
-        told = ""
-        while len(ports_told := re.findall(r"127\.0\.0\.1:(\d+)", told)) < 2:
-            line = process.stderr.readline()
-            assert line, told
-            told += line
-        return Server(process, told, *map(int, ports_told))
-
-    yield start_server
-    for process in processes:
-        process.kill()
-        process.communicate()
+from tests.server_process import ROOT, WAIT_S, server_command, server_process
+from tests.serving import SMALL_WINDOW, eventually, serve_here
 
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Runs a server that is not to come up."""
-    return subprocess.run(command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    return subprocess.run(
+        server_command(*arguments), cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False
+    )
 
 
 def refused(*arguments: object) -> str:
@@ -107,24 +52,24 @@ def refused(*arguments: object) -> str:
     return done.stderr
 
 
-def test_it_comes_up_translates_is_watched_and_ends_cleanly(start: StartServer) -> None:
-    server = start("--workers", 2, "--max-rows", 8)
-    assert f"serving tiny on {server.target} with 2 workers of 8 rows (CPUExecutionProvider)" in server.announced
-    with Client(server.target) as client:
-        [model] = client.models()
-        assert model.name == "tiny"
-        assert client.translate("a", num_beams=2, max_new_tokens=4).hypotheses[0].tokens <= 4
-        assert len(client.encode("a").values) == model.width
-    with grpc.insecure_channel(server.target) as channel:
-        health: Any = HealthStub(channel)  # whose types do not know that it has methods
-        for name in ("", *SERVICES):
-            assert health.Check(HealthCheckRequest(service=name)).status == HealthCheckResponse.SERVING
-        assert {*SERVICES, "grpc.health.v1.Health"} <= set(reflected(channel))
-    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
-    assert 'dragoman_finished_total{model="tiny",reason=' in metrics
-    assert 'dragoman_rows_capacity{model="tiny"} 16.0' in metrics
-    assert 'provider="CPUExecutionProvider"' in metrics
-    assert server.end(signal.SIGTERM) == 0
+def test_it_comes_up_translates_is_watched_and_ends_cleanly(tiny_package: Package) -> None:
+    with server_process(tiny_package.folder, "--max-rows", 8) as server:
+        assert f"serving tiny on {server.target} with 2 workers of 8 rows (CPUExecutionProvider)" in server.told
+        with Client(server.target) as client:
+            [model] = client.models()
+            assert model.name == "tiny"
+            assert client.translate("a", num_beams=2, max_new_tokens=4).hypotheses[0].tokens <= 4
+            assert len(client.encode("a").values) == model.width
+        with grpc.insecure_channel(server.target) as channel:
+            health: Any = HealthStub(channel)  # whose types do not know that it has methods
+            for name in ("", *SERVICES):
+                assert health.Check(HealthCheckRequest(service=name)).status == HealthCheckResponse.SERVING
+            assert {*SERVICES, "grpc.health.v1.Health"} <= set(reflected(channel))
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
+        assert 'dragoman_finished_total{model="tiny",reason=' in metrics
+        assert 'dragoman_rows_capacity{model="tiny"} 16.0' in metrics
+        assert 'provider="CPUExecutionProvider"' in metrics
+        assert server.end(signal.SIGTERM) == 0
 
 
 def reflected(channel: grpc.Channel) -> Sequence[str]:
@@ -134,26 +79,26 @@ def reflected(channel: grpc.Channel) -> Sequence[str]:
     return [service.name for service in response.list_services_response.service]
 
 
-def test_ctrl_c_ends_it_cleanly(start: StartServer) -> None:
-    assert start().end(signal.SIGINT) == 0
+def test_ctrl_c_ends_it_cleanly(tiny_package: Package) -> None:
+    with server_process(tiny_package.folder) as server:
+        assert server.end(signal.SIGINT) == 0
 
 
 @pytest.mark.parametrize(
     ("grace_period_s", "signals"), [(0.1, [signal.SIGTERM]), (1000, [signal.SIGTERM, signal.SIGINT])]
 )
 def test_a_call_that_does_not_end_is_given_its_time_unless_a_second_signal_comes(
-    start: StartServer, grace_period_s: float, signals: list[signal.Signals]
+    tiny_package: Package, grace_period_s: float, signals: list[signal.Signals]
 ) -> None:
-    server = start("--grace-period-s", grace_period_s)
-    window = (("grpc.http2.lookahead_bytes", 1), ("grpc.http2.bdp_probe", 0))
-    with grpc.insecure_channel(server.target, window) as channel:
-        request = StreamTranslateRequest(content="a")
-        call = TranslationServiceStub(channel).StreamTranslate(request)
-        assert call.initial_metadata() is not None  # the first message is under way, and will not be read
-        assert server.end(*signals) == 0
-        call.cancel()
-    assert server.process.stderr is not None
-    assert "1 calls are still running and are answered with DRAINING" in server.process.stderr.read()
+    with server_process(tiny_package.folder, "--grace-period-s", grace_period_s) as server:
+        with grpc.insecure_channel(server.target, SMALL_WINDOW) as channel:
+            request = StreamTranslateRequest(content="a")
+            call = TranslationServiceStub(channel).StreamTranslate(request)
+            assert call.initial_metadata() is not None  # the first message is under way, and will not be read
+            assert server.end(*signals) == 0
+            call.cancel()
+        assert server.process.stderr is not None
+        assert "1 calls are still running and are answered with DRAINING" in server.process.stderr.read()
 
 
 @pytest.mark.parametrize("flag", ["--port", "--metrics-port"])
@@ -234,14 +179,14 @@ def test_a_device_that_is_not_there_is_told(tiny_package: Package) -> None:
     assert "pip install '.[cuda]'" in told
 
 
-def test_the_device_that_was_chosen_is_told(start: StartServer) -> None:
-    server = start("--device", "auto")
-    assert "--device auto chooses cpu: the installed ONNX Runtime" in server.announced
-    metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
-    assert 'dragoman_device_info{asked="auto",compute_capability="",device="cpu",driver="",' in metrics
-    assert 'dragoman_cuda_graphs{model="tiny"} 0.0' in metrics
-    [probe_s] = re.findall(r'dragoman_probe_seconds{model="tiny"} (\S+)', metrics)
-    assert float(probe_s) > 0
+def test_the_device_that_was_chosen_is_told(tiny_package: Package) -> None:
+    with server_process(tiny_package.folder, "--device", "auto") as server:
+        assert "--device auto chooses cpu: the installed ONNX Runtime" in server.told
+        metrics = urllib.request.urlopen(f"http://127.0.0.1:{server.metrics_port}/metrics").read().decode()
+        assert 'dragoman_device_info{asked="auto",compute_capability="",device="cpu",driver="",' in metrics
+        assert 'dragoman_cuda_graphs{model="tiny"} 0.0' in metrics
+        [probe_s] = re.findall(r'dragoman_probe_seconds{model="tiny"} (\S+)', metrics)
+        assert float(probe_s) > 0
 
 
 @pytest.mark.parametrize(("flag", "told"), [("--help", "--max-concurrent-streams"), ("--version", __version__)])

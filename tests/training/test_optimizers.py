@@ -50,11 +50,11 @@ def test_orthogonalising_keeps_directions_and_levels_their_lengths(shape: tuple[
     torch.testing.assert_close(left @ lengths.diag() @ right, orthogonalised(matrix), atol=1e-4, rtol=0)
 
 
-def updated(gradient: Tensor, packed: bool, rate: float = 0.1, weight_decay: float = 0.0) -> Tensor:
+def updated(gradient: Tensor, packed: bool, weight_decay: float = 0.0) -> Tensor:
     """What a matrix of ones becomes in one step."""
     matrix = nn.Parameter(torch.ones_like(gradient))
     matrix.grad = gradient.clone()
-    Muon([] if packed else [matrix], [matrix] if packed else [], rate, weight_decay).step()
+    Muon([] if packed else [matrix], [matrix] if packed else [], 0.1, weight_decay).step()
     return matrix.detach()
 
 

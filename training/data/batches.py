@@ -63,7 +63,7 @@ def make_batch(corpus: Corpus, rows: Rows, config: ModelShape) -> Batch:
 def plan(corpus: Corpus, tokens: int, order: NDArray[np.int64]) -> list[Rows]:
     """Cuts pairs, sorted by length, into batches of at most `tokens` tokens on either side, padding included.
 
-    order: int64 [pairs], the rank of each pair among pairs of equal lengths.
+    order: int64 [pairs], the rank of each pair among pairs of equal lengths. Raises TrainingError.
     """
     source, target = corpus.source.lengths, corpus.target.lengths
     longer = np.maximum(source, target)

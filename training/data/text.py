@@ -116,7 +116,7 @@ def encode(pairs: Sequence[TextPair], codec: Codec, data: Data, drop_long: bool)
         raise TrainingError(
             f"every pair is longer than data.max_tokens = {data.max_tokens}: nothing is left to train on"
         )
-    return Corpus(_pack([s for s, _ in kept]), _pack([t for _, t in kept]), dropped=len(sides) - len(kept))
+    return Corpus(pack([s for s, _ in kept]), pack([t for _, t in kept]), dropped=len(sides) - len(kept))
 
 
 def all_lines(pairs: Sequence[TextPair]) -> Iterator[str]:
@@ -169,5 +169,6 @@ def _refuse_long(file: Path, encoded: Sequence[NDArray[np.int32]], limit: int, m
             )
 
 
-def _pack(sentences: Sequence[NDArray[np.int32]]) -> Sentences:
+def pack(sentences: Sequence[NDArray[np.int32]]) -> Sentences:
+    """One behind the other."""
     return Sentences(np.concatenate(sentences), np.cumsum([len(ids) for ids in sentences]))

@@ -36,7 +36,7 @@ def write_vocabulary(folder: Path, model: bytes, source_language: str, target_la
 
 
 def train_model(settings: config.Vocabulary, sentences: Iterator[str], seed: int) -> bytes:
-    """A unigram model (Kudo 2018)."""
+    """A unigram model (Kudo 2018). Raises TrainingError."""
     model = io.BytesIO()
     sentencepiece.set_random_generator_seed(seed)
     try:

@@ -15,8 +15,6 @@ from models.checkpoint.encoders import load
 from models.checkpoint.files.weights import find_weights, read_weights
 from models.config import ModelConfig
 from models.package.manifest import first_fault
-from training import command
-from training.config import read_experiment
 from training.data.batches import Rows, in_order, make_batch
 from training.data.text import Corpus, read_lines
 from training.encoders import text
@@ -27,10 +25,10 @@ from training.encoders.text import Vocabulary
 from training.encoders.writer import berts_tensors, write_encoder
 from training.errors import TrainingError
 from training.loop.outputs import Outputs
-from training.loop.processes import Processes, join_processes
+from training.loop.processes import Processes
 from training.loop.trainer import Trainer
 from training.loop.validation import Score
-from training.run import check_lengths, finish, steps, tell_size
+from training.run import check_lengths, finish, run_experiment, steps, tell_size
 from training.start import with_dropout
 
 HEADS = ("token_types", "pooler", "classifier", "transform", "next_sentence")
@@ -72,14 +70,7 @@ class Texts:
 
 def run(config: Path) -> int:
     """Returns 0, 2 where the input is bad or the disk full, or 130 after Ctrl-C."""
-
-    def work(console: Console) -> None:
-        experiment = read_experiment(config, EncoderExperiment)
-        outputs = Outputs(experiment.output)
-        with join_processes(experiment.training) as processes, outputs.claimed(processes):
-            train(experiment, processes, console if processes.first else Console(quiet=True))
-
-    return command.run(work, " from the last checkpoint, if there is one")
+    return run_experiment(config, EncoderExperiment, train)
 
 
 def train(experiment: EncoderExperiment, processes: Processes, console: Console) -> None:

@@ -19,7 +19,7 @@ from models.checkpoint.tokenizers.fast import spec_of
 from models.tokenizers.tokenizer import TokenizerError
 from models.tokenizers.tokenizer_json import TokenizerJson, load_backend
 from training.data.files import new_folder
-from training.data.text import Corpus, Sentences, read_lines
+from training.data.text import Corpus, pack, read_lines
 from training.encoders.config import WordPieces
 from training.errors import TrainingError
 
@@ -159,8 +159,4 @@ def corpus(encoded: Iterable[Encoded], where: str) -> Corpus:
         target.append(np.array(found, np.int32))
     if not source:
         raise TrainingError(f"{where} has nothing to learn from: see docs/training.md for what its lines are")
-    return Corpus(_pack(source), _pack(target))
-
-
-def _pack(sentences: Sequence[NDArray[np.int32]]) -> Sentences:
-    return Sentences(np.concatenate(sentences), np.cumsum([len(ids) for ids in sentences]))
+    return Corpus(pack(source), pack(target))

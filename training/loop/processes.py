@@ -117,7 +117,7 @@ def _number(environment: Mapping[str, str], name: str, default: int) -> int:
 
 
 def choose_device(settings: Training, index: int) -> torch.device:
-    """The device of the process with this index on its machine."""
+    """The device of the process with this index on its machine. Raises TrainingError."""
     gpus = torch.cuda.device_count()
     if settings.device == "cpu" or (settings.device == "auto" and gpus == 0):
         if settings.threads is not None:

@@ -10,6 +10,7 @@ import transformers
 from torch import Tensor
 
 from bench.gpu.plan import Plan
+from export.verification.reference import until_end
 
 Tokens = tuple[int, ...]
 
@@ -59,7 +60,7 @@ class HuggingFace:
             max_new_tokens=max_new_tokens,
             **variant,
         )
-        return [_until_end(row, self._model.config.eos_token_id) for row in output[:, 1:].tolist()]
+        return [until_end(row, self._model.config.eos_token_id) for row in output[:, 1:].tolist()]
 
     @contextlib.contextmanager
     def compiled(self) -> Iterator[None]:
@@ -84,7 +85,3 @@ def open_peer(plan: Plan, model: str = "base") -> HuggingFace:
     """A model in fp16: in fp32 on the CPU, where PyTorch is slow in fp16."""
     dtype = torch.float16 if plan.device == "cuda" else torch.float32
     return HuggingFace(plan.checkpoint(model), plan.torch_device, dtype)
-
-
-def _until_end(tokens: list[int], end_id: int) -> Tokens:
-    return tuple(tokens[: tokens.index(end_id) + 1] if end_id in tokens else tokens)

@@ -152,9 +152,9 @@ def firsts_of(lengths: Sequence[int]) -> NDArray[np.int32]:
     return firsts
 
 
-def best_logits(rows: int, width: int, columns: int, k: int, random: np.random.Generator, spread: float = 3.0) -> Case:
-    """spread: of the logits, about."""
-    hidden, weight = normal(random, rows, width), normal(random, columns, width, scale=spread / width**0.5)
+def best_logits(rows: int, width: int, columns: int, k: int, random: np.random.Generator) -> Case:
+    """Of logits that spread by about 3."""
+    hidden, weight = normal(random, rows, width), normal(random, columns, width, scale=3.0 / width**0.5)
     inputs: Arrays = {
         "hidden": hidden,
         "products": (hidden.astype(np.float32) @ weight.astype(np.float32).T).astype(np.float16),
@@ -200,41 +200,6 @@ def embed_tokens(rows: int, width: int, tokens: int, scale: float, random: np.ra
         "places": normal(random, 50, width),
     }
     return Case("EmbedTokens", inputs, {"embedded": TensorProto.FLOAT16}, attributes={"scale": scale})
-
-
-def go_on(widths: Sequence[int], k: int, places: int, spare: int, random: np.random.Generator) -> Case:
-    """Searches of so many rows side by side, at random positions in random slots. 0: a row that fills up the step.
-
-    spare: rows that there would be room for. A few tokens can be nobody's next.
-    """
-    of_search = np.repeat(np.arange(len(widths)), np.maximum(1, widths))
-    rows, width = len(of_search), np.array(widths)[of_search]
-    slots = rows + spare + 1
-    numbers = np.full((7, rows + spare), -1, np.int32)
-    numbers[:, :rows] = [
-        random.integers(0, places - 1, len(widths))[of_search],
-        random.integers(0, 99, rows),
-        np.where(width > 0, random.permutation(slots - 1)[:rows], slots - 1),
-        random.integers(0, slots, rows),
-        np.arange(rows),
-        np.searchsorted(of_search, of_search),
-        width,
-    ]
-    inputs: Arrays = {
-        "candidates": np.stack([random.permutation(40 + k)[:k] for _ in range(rows)]),
-        "log_probs": -np.sort(random.exponential(2.0, (rows, k)).astype(np.float32)),
-        "never": np.array([3, 7, 11, -1]),
-        "costs": random.exponential(3.0, rows),
-        "numbers": numbers,
-        "history": random.integers(0, slots, (slots, places), np.int32),
-    }
-    outputs = {
-        "next_ids": TensorProto.INT64,
-        "next_costs": TensorProto.DOUBLE,
-        "next_numbers": TensorProto.INT32,
-        "next_history": TensorProto.INT32,
-    }
-    return Case("GoOn", inputs, outputs, {"next_history": "history"})
 
 
 def normal(random: np.random.Generator, *shape: int, scale: float = 1.0) -> NDArray[np.float16]:

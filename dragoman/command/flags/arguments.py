@@ -173,8 +173,25 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
     args = flags.parse(given, Arguments(command=command))
     if texts:
         args.texts = [*args.texts, *texts]
-    by_target = "--target" if args.targets else "DRAGOMAN_TARGET"
-    args.targets = args.targets or os.environ.get(by_target, "").split() or [DEFAULT_TARGET]
+    _find_token(flags, args)
+    _find_targets(flags, args)
+    if args.timeout is None:
+        args.timeout = DOCUMENT_TIMEOUT_S if getattr(args, "document", None) else DEFAULT_TIMEOUT_S
+    if command == "translate" and args.n_best is not None:
+        _take_n_best(flags, args)
+    if command == "translate" and args.document is not None:
+        _check_document(flags, args)
+    elif command == "translate" and args.output is not None:
+        flags.error("--output: is what a --document becomes; translations of lines go to standard output: > FILE")
+    elif command in LINE_COMMANDS:
+        _find_lines(flags, args)
+    if command == "translate" and args.attention is not None:
+        _check_picture(flags, args)
+    return args
+
+
+def _find_token(flags: Parser, args: Arguments) -> None:
+    """Where the flags do not say, the environment may."""
     by_token = "--token-file" if args.token_file is not None else "DRAGOMAN_TOKEN"
     if args.token_file is None and (file := os.environ.get("DRAGOMAN_TOKEN_FILE")):
         args.token_file, by_token = Path(file), "DRAGOMAN_TOKEN_FILE"
@@ -186,33 +203,31 @@ def parse(command: str, arguments: Sequence[str]) -> Arguments:
         flags.error(f"{by_token}: {error.message}")
     except ValueError as error:
         flags.error(f"{by_token}: {error}")
+
+
+def _find_targets(flags: Parser, args: Arguments) -> None:
+    """Where the flags name none, the environment may."""
+    by_target = "--target" if args.targets else "DRAGOMAN_TARGET"
+    args.targets = args.targets or os.environ.get(by_target, "").split() or [DEFAULT_TARGET]
     try:
         for target in listed_targets(args.targets):
             check_target(target, args.tls_options())
     except ValueError as error:
         flags.error(f"{by_target}: {error}")
-    if args.timeout is None:
-        args.timeout = DOCUMENT_TIMEOUT_S if getattr(args, "document", None) else DEFAULT_TIMEOUT_S
-    if command == "translate" and args.n_best is not None:
-        _take_n_best(flags, args)
-    if command == "translate" and args.document is not None:
-        _check_document(flags, args)
-    elif command == "translate" and args.output is not None:
-        flags.error("--output: is what a --document becomes; translations of lines go to standard output: > FILE")
-    elif command in LINE_COMMANDS:
-        if args.texts and args.file is not None:
-            flags.error("--file: not allowed with a TEXT")
-        if not args.texts and args.file is None:
-            if sys.stdin is None or sys.stdin.isatty():
-                flags.error("there is no text: give TEXT, --file FILE, or standard input from a pipe or a file")
-            args.file = "-"
-        if args.file == "-" and sys.stdin is None:
-            flags.error("--file: - is standard input, which is closed")
-        if args.file == "":
-            flags.error("--file: is empty; name a file, or - for standard input")
-    if command == "translate" and args.attention is not None:
-        _check_picture(flags, args)
-    return args
+
+
+def _find_lines(flags: Parser, args: Arguments) -> None:
+    """In the texts that are given, in a file, or else in standard input."""
+    if args.texts and args.file is not None:
+        flags.error("--file: not allowed with a TEXT")
+    if not args.texts and args.file is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            flags.error("there is no text: give TEXT, --file FILE, or standard input from a pipe or a file")
+        args.file = "-"
+    if args.file == "-" and sys.stdin is None:
+        flags.error("--file: - is standard input, which is closed")
+    if args.file == "":
+        flags.error("--file: is empty; name a file, or - for standard input")
 
 
 def _divided(arguments: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from onnx_ir import DataType
 from torch import nn
 
-from export.native.decoder import DTYPES, slot_axes
+from export.native.decoder import best_tokens_outputs, cache_inputs, cache_outputs
 from export.native.device.layers import DeviceLayers
 from export.native.nodes import Attributes, declared, variable
 from models.layers import CrossAttention, DecoderLayer, FeedForward, SelfAttention
@@ -25,7 +25,7 @@ AXES = {"history": ["slots", "capacity"], "ranks": ["k"]}
 
 
 def device_decoder(model: Transformer, cache: Sequence[CacheTensor]) -> ir.Model:
-    """The graph, in the precision of the model's weights. cache: as `derived.device_tensors` has it."""
+    """The graph, in the precision of the model's weights. cache: as `derived.step_tensors` has it."""
     return _Decoder(model, cache).graph()
 
 
@@ -36,7 +36,7 @@ class _Decoder:
         self._model, self._layers = model, DeviceLayers(model)
         self._nodes = self._layers.nodes
         self._inputs = {name: _step_input(name) for name in signature.DEVICE_DECODER_INPUTS}
-        self._past = {it.past: variable(it.past, DTYPES[it.precision], slot_axes(it)) for it in cache}
+        self._past = cache_inputs(cache)
         self._present: list[ir.Value] = []
         self._written = [tensor for tensor in cache if tensor.written]
 
@@ -45,16 +45,11 @@ class _Decoder:
         model = self._model
         hidden, query = self._through(self._embed())
         candidates, log_probs, logits = self._best_tokens(hidden)
-        present = [
-            declared(value, tensor.present, DTYPES[tensor.precision], slot_axes(tensor))
-            for value, tensor in zip(self._present, self._written, strict=True)
-        ]
         config, vocabulary, dtype = model.config, len(model.output_bias), self._layers.dtype
         inner = config.inner(config.decoder_heads)
         outputs = [
-            declared(candidates, signature.DECODER_OUTPUTS[0], DataType.INT64, ["rows", "k"]),
-            declared(log_probs, signature.DECODER_OUTPUTS[1], DataType.FLOAT, ["rows", "k"]),
-            *present,
+            *best_tokens_outputs(candidates, log_probs),
+            *cache_outputs(self._present, self._written),
             declared(logits, signature.LOGITS, dtype, ["rows", vocabulary]),
             declared(query, signature.CROSS_QUERY, dtype, ["rows", inner]),
         ]

@@ -7,10 +7,7 @@ from export.native.decoder import DTYPES
 from export.native.linear import LinearLayers
 from export.native.nodes import Attributes, Nodes
 from export.tracing.variant import PRECISIONS
-from models.layers import CrossAttention, FeedForward, SelfAttention
 from models.transformer import Transformer
-
-Sublayer = SelfAttention | CrossAttention | FeedForward
 
 
 class DeviceLayers:

@@ -82,7 +82,7 @@ def _heads(config: ModelConfig, side: str, heads: int) -> str | None:
 def with_device_step(graphs: Graphs, model: Architecture) -> Graphs:
     """The graphs of a model in fp16 that has no `obstacle`, with the step for GPUs, and an encoder where it can be."""
     assert isinstance(model, Transformer), "no other has none"
-    cache = derived.device_tensors(model.config, graphs.spec.precision.cache)
+    cache = derived.step_tensors(model.config, graphs.spec.precision.cache)
     decoder, encoder, file = device_decoder(model, cache), None, None
     if encoder_obstacle(model) is None:
         encoder = device_encoder(model)

@@ -3,7 +3,7 @@
 To one of 16 bits nothing of that is needed.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,6 +17,7 @@ from export.quantization.make import has_no_sign, quantize_layer
 from export.quantization.model import QuantizedTransformer, native_model, standard_model
 from export.quantization.recipe import Recipe
 from export.quantization.texts import Calibration
+from export.tell import Tell
 from models.encoding import Encoding
 from models.package.manifest import VectorQuantization
 from models.transformer import Transformer
@@ -55,13 +56,13 @@ def quantize_encoder(
     calibration: Calibration,
     texts: Sources,
     samples: Sources,
-    progress: Callable[[str], None],
+    tell: Tell,
 ) -> QuantizedEncoder:
     """Every linear layer that bears it in 8 bits.
 
     texts: token ids of what `calibration` has; samples: of what is measured on
     """
-    progress(f"{len(texts)} texts to calibrate on")
+    tell(f"{len(texts)} texts to calibrate on")
     found = observe_encoder(model, texts)
     layers = linear_layers(model)
     recipe: Recipe = {
@@ -69,7 +70,7 @@ def quantize_encoder(
         for name, inputs in found.items()
     }
     gate = _Gate(model, encoding, samples)
-    recipe, drifts = widen_until(gate.enough, recipe, gate.drift_of, progress)
+    recipe, drifts = widen_until(gate.enough, recipe, gate.drift_of, tell)
     report = VectorQuantization(
         calibration_sha256=calibration.sha256,
         calibration_sentences=len(texts),

@@ -12,14 +12,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from export.quantization.calibrate import linear_layers
+from export.quantization.layers import SMALLEST
 from export.quantization.recipe import Activations, QuantizedLinear, Recipe
 from models.transformer import Transformer
 
 LARGEST = 32767
 LARGEST_NORM = 46340.0
 """Its square is below 2^31."""
-SMALLEST = 1e-30
-"""Of the largest weight of a row, so that a row of zeros has a scale."""
 ACTIVATIONS = Activations(scale=0.0, zero_point=0, bits=16)
 
 

@@ -1,6 +1,6 @@
 """Which layers bear 8 bits: measured one by one; what costs most gets more, until enough translations stay the same."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from export.quantization.bits import widen_until
@@ -8,6 +8,7 @@ from export.quantization.calibrate import Pair
 from export.quantization.model import native_model
 from export.quantization.recipe import Recipe
 from export.quantization.translations.drift import Logits, drift, equal_texts, teacher_forced
+from export.tell import Tell
 from models.package.manifest import LayerDrift
 from models.transformer import Transformer
 
@@ -15,8 +16,6 @@ LEAST_EQUAL = 0.8125
 """Share of the translations that must stay the same."""
 FEW = 12
 """Translations by which layers are compared with each other."""
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -36,9 +35,9 @@ class Gate:
         self._model, self._pairs = model, pairs
         self._found = self._expected = teacher_forced(model, pairs)
 
-    def hold(self, recipe: Recipe, progress: Progress) -> tuple[Recipe, Measured]:
+    def hold(self, recipe: Recipe, tell: Tell) -> tuple[Recipe, Measured]:
         """The recipe, with more bits where they are needed, and what it costs then."""
-        recipe, layers = widen_until(self._enough, recipe, self._drift_of, progress)
+        recipe, layers = widen_until(self._enough, recipe, self._drift_of, tell)
         return recipe, Measured(equal_texts(self._found, self._pairs), drift(self._found, self._expected), layers)
 
     def _enough(self, recipe: Recipe) -> bool:

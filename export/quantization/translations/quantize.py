@@ -1,6 +1,6 @@
 """A model to one of 8 bits: translate, calibrate, measure."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -11,13 +11,12 @@ from export.quantization.recipe import Recipe
 from export.quantization.texts import Calibration, Loss, Samples, check_likeness
 from export.quantization.translations.gate import Gate
 from export.quantization.translations.translate import translate
+from export.tell import Tell
 from export.verification.compare_tokens import shorten
 from export.verification.verify import VerificationError, most_tokens
 from models.checkpoint import Checkpoint
 from models.package.manifest import Quality, Quantization
 from models.tokenizers.tokenizer import Tokenizer
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Quantized:
 
 
 def quantize_model(
-    checkpoint: Checkpoint, tokenizer: Tokenizer, calibration: Calibration, samples: Samples, progress: Progress
+    checkpoint: Checkpoint, tokenizer: Tokenizer, calibration: Calibration, samples: Samples, tell: Tell
 ) -> Quantized:
     """Every linear layer that bears it in 8 bits.
 
@@ -41,13 +40,13 @@ def quantize_model(
         VerificationError: it costs more by the references than it may.
     """
     model = checkpoint.transformer
-    progress(f"translations of {len(calibration.texts)} sentences to calibrate on")
+    tell(f"translations of {len(calibration.texts)} sentences to calibrate on")
     calibrating, measured = (_sources(checkpoint, tokenizer, texts) for texts in (calibration.texts, samples.texts))
     check_likeness(calibrating, measured)
     recipe = make_recipe(model, _translations(checkpoint, calibrating))
-    progress(f"translations of {len(samples.texts)} sentences to measure on")
+    tell(f"translations of {len(samples.texts)} sentences to measure on")
     pairs = _translations(checkpoint, measured)
-    recipe, found = Gate(model, pairs).hold(recipe, progress)
+    recipe, found = Gate(model, pairs).hold(recipe, tell)
     report = Quantization(
         calibration_sha256=calibration.sha256,
         calibration_sentences=len(calibration.texts),
@@ -57,7 +56,7 @@ def quantize_model(
         layers=found.layers,
     )
     if samples.references:
-        progress("scores by the references")
+        tell("scores by the references")
         sources = [source for source, _ in pairs]
         ours = translate(native_model(model, recipe), sources, most_tokens(checkpoint.config.max_positions))
         theirs = [target for _, target in pairs]

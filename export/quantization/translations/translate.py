@@ -5,13 +5,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from export.verification.reference import until_end
+from models.decoding import TokenIds
 from models.package import derived
 from models.transformer import Transformer
 
 BATCH = 32
 """Sentences that are translated at once."""
-
-TokenIds = tuple[int, ...]
 
 
 @torch.no_grad()
@@ -45,14 +45,10 @@ def _translate(model: Transformer, sources: Sequence[TokenIds], longest: int) ->
         chosen[:, position] = ids
         if (chosen[:, : position + 1] == config.end_id).any(1).all():
             break
-    return [_until_end(row, config.end_id) for row in chosen[:, : position + 1].tolist()]
+    return [until_end(row, config.end_id) for row in chosen[:, : position + 1].tolist()]
 
 
 def _last(cross: Tensor, lengths: Tensor) -> Tensor:
     """Keys or values [rows, heads, source, head_dim] of each row's last token [rows, 1, width]."""
     rows = torch.arange(len(lengths))
     return cross[rows, :, lengths.long() - 1].flatten(1).unsqueeze(1)
-
-
-def _until_end(tokens: list[int], end_id: int) -> TokenIds:
-    return tuple(tokens[: tokens.index(end_id) + 1] if end_id in tokens else tokens)

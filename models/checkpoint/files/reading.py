@@ -40,12 +40,7 @@ S = TypeVar("S", bound=JsonKeys)
 def read_json(file: Path) -> dict[str, Any]:
     """Reads a JSON object. Raises CheckpointError."""
     check_fetched(file)
-    try:
-        content = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file} is not JSON: {error}") from error
+    content = _parsed(file)
     if not isinstance(content, dict):
         raise CheckpointError(f"{file} is not a JSON object, but begins with {str(content)[:20]!r}")
     return content
@@ -82,16 +77,20 @@ def invalid(error: ValidationError, file: Path | str) -> CheckpointError:
 
 
 def read_json_list(file: Path) -> list[dict[str, Any]]:
-    """Reads a JSON array of objects."""
+    """Reads a JSON array of objects. Raises CheckpointError."""
+    content = _parsed(file)
+    if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
+        raise CheckpointError(f"{file} is not a JSON array of objects, but begins with {str(content)[:20]!r}")
+    return content
+
+
+def _parsed(file: Path) -> Any:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        return json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise CheckpointError(f"{file} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{file} is not JSON: {error}") from error
-    if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
-        raise CheckpointError(f"{file} is not a JSON array of objects, but begins with {str(content)[:20]!r}")
-    return content
 
 
 class TensorFile:
@@ -133,7 +132,7 @@ class TensorFile:
         return both[0] is not None and both[1] is not None and not torch.equal(both[0], both[1])
 
     def merge(self, copy: str, original: str) -> None:
-        """Makes one of two names for the same tensor."""
+        """Makes one of two names for the same tensor. Raises CheckpointError."""
         if copy in self._tensors:
             tensor = self._tensors.pop(copy)
             if not torch.equal(self._tensors.setdefault(original, tensor), tensor):
@@ -145,7 +144,7 @@ class TensorFile:
         return {name: self._tensors.pop(name).to(torch.float32, copy=True).contiguous() for name in names}
 
     def split(self, name: str) -> None:
-        """Makes the parts of the tensor of which a name like "in_proj_weight[2/3]" is one."""
+        """Makes the parts of the tensor of which a name like "in_proj_weight[2/3]" is one. Raises CheckpointError."""
         part = PART.fullmatch(name)
         if part is None or part[1] not in self._tensors:
             return
@@ -172,7 +171,7 @@ class TensorFile:
         return TensorFile(self.file, dict(named))
 
     def with_endings(self, endings: Mapping[str, str]) -> "TensorFile":
-        """The same, with another ending where a name has one of these."""
+        """The same, with another ending where a name has one of these. Raises CheckpointError."""
         renamed = {}
         for name, tensor in self._tensors.items():
             old = next((ending for ending in endings if name.endswith(ending)), "")

@@ -57,7 +57,10 @@ def weights_files(weights: Path) -> list[Path]:
 
 
 def weights_sha256(weights: Path) -> str:
-    """SHA-256 of the weights file; of several, that of `sha256sum`'s lines for the shards in order of their names."""
+    """SHA-256 of the weights file; of several, that of `sha256sum`'s lines for the shards in order of their names.
+
+    Raises CheckpointError.
+    """
     files = weights_files(weights)
     if files == [weights]:
         return sha256(weights)

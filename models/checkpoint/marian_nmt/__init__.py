@@ -61,7 +61,7 @@ def load(folder: Path) -> Checkpoint:
 
 
 def load_vocabulary(file: Path, size: int) -> SentencePieceProcessor:
-    """Reads a vocabulary, whose ids are the model's."""
+    """Reads a vocabulary, whose ids are the model's. Raises CheckpointError."""
     try:
         vocabulary = load_sentencepiece(file)
     except TokenizerError as error:

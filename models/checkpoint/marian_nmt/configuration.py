@@ -109,7 +109,7 @@ def model_config(marian: MarianNmtConfig, end_id: int, label: str) -> ModelConfi
 
 
 def decoder_cell(marian: MarianNmtConfig, label: str) -> DecoderCell:
-    """Of the recurrent decoders, only that of Firefox's students is supported."""
+    """Of the recurrent decoders, only that of Firefox's students is supported. Raises CheckpointError."""
     if marian.transformer_decoder_autoreg == "self-attention":
         return "attention"
     if marian.dec_cell != "ssru" or marian.layer_normalization:

@@ -47,7 +47,10 @@ def read_tokenizer(folder: Path, multilingual: bool = False) -> FoundTokenizer:
 
 
 def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
-    """SentencePiece, a vocab.json, and behind its ids one for each language of the family's list."""
+    """SentencePiece, a vocab.json, and behind its ids one for each language of the family's list.
+
+    Raises CheckpointError.
+    """
     _check_special(tokenizer, folder, "eos_token", "unk_token")
     _check_added(tokenizer, folder)
     files = {name: folder / name for name in ("sentencepiece.bpe.model", "vocab.json")}
@@ -70,7 +73,10 @@ def m2m100(tokenizer: Any, folder: Path) -> FoundTokenizer:
 
 
 def plbart(tokenizer: Any, folder: Path) -> FoundTokenizer:
-    """SentencePiece, whose ids fairseq has moved by one, and behind them one for each language."""
+    """SentencePiece, whose ids fairseq has moved by one, and behind them one for each language.
+
+    Raises CheckpointError.
+    """
     _check_special(tokenizer, folder, "eos_token", "unk_token")
     _check_added(tokenizer, folder)
     name = "sentencepiece.bpe.model"
@@ -126,7 +132,10 @@ def _check_added(tokenizer: Any, folder: Path) -> None:
 
 
 def moses(tokenizer: Any, folder: Path) -> FoundTokenizer:
-    """FSMT's: words by the rules of Moses, then byte-pair encoding, and a vocabulary for each side."""
+    """FSMT's: words by the rules of Moses, then byte-pair encoding, and a vocabulary for each side.
+
+    Raises CheckpointError.
+    """
     if tokenizer.tgt_lang in LOOKS_AHEAD:
         raise CheckpointError(
             f"{folder}: targets are in {tokenizer.tgt_lang!r}, whose words sacremoses does not join as they come"

@@ -42,7 +42,7 @@ def read_tokenizer_config(folder: Path) -> MarianTokenizerConfig:
 
 
 def tokenizer_spec(folder: Path, tokens: MarianTokenizerConfig, config: ModelShape) -> SentencePieceSpec:
-    """Which files the tokenizer is, and which characters they need replaced."""
+    """Which files the tokenizer is, and which characters they need replaced. Raises CheckpointError."""
     target_vocabulary = "target_vocab.json" if tokens.separate_vocabs else None
     names = ("source.spm", "target.spm", "vocab.json", target_vocabulary)
     check_fetched(*(folder / name for name in names if name is not None))

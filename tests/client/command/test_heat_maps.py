@@ -24,8 +24,9 @@ def spans(text: str) -> tuple[Span, ...]:
     return (*(Span(begin, min(begin + 3, len(text))) for begin in range(0, len(text), 3)), Span(0, 0))
 
 
-def attention(tokens: tuple[Span, ...], source: int, layers: int = 2, heads: int = 3) -> Attention:
-    weights = np.random.default_rng(1).dirichlet(np.ones(source), (layers, heads, len(tokens))).astype("<f2")
+def attention(tokens: tuple[Span, ...], source: int) -> Attention:
+    """Of three heads in two layers."""
+    weights = np.random.default_rng(1).dirichlet(np.ones(source), (2, 3, len(tokens))).astype("<f2")
     return Attention(tokens, weights.shape, weights.tobytes())
 
 

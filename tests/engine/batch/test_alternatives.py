@@ -27,11 +27,6 @@ TEXT = "Where can I buy a ticket for the concert?"
 END = 0
 
 
-@pytest.fixture(scope="module")
-def loadable() -> Loadable:
-    return Loadable.of(Package.open(ZOO))
-
-
 @pytest.fixture(scope="module", params=["off", "auto"])
 def runner(loadable: Loadable, request: pytest.FixtureRequest) -> Iterator[Runner]:
     with (

@@ -23,11 +23,6 @@ SAMPLED = Decoding(max_new_tokens=30, num_return_sequences=3, do_sample=True, se
 ROWS = 4
 
 
-@pytest.fixture(scope="module")
-def loadable() -> Loadable:
-    return Loadable.of(Package.open(ZOO))
-
-
 @pytest.fixture
 def decoder(loadable: Loadable) -> Iterator[Decoder[Any]]:
     with closing(open_decoder(loadable, CPU, 64, 64, "off")) as decoder:

@@ -134,10 +134,11 @@ class Batch:
         return [row for row in self.left + self.rows if row.fed]
 
 
-def play(served: Served, seed: int, rows: int = 7, steps: int = 120) -> Batch:
+def play(served: Served, seed: int) -> Batch:
     """Rows that join, leave, are widened to beams and reordered at random, each at a position of its own."""
+    rows = 7
     batch, chance = Batch(served, rows), random.Random(seed)
-    for _ in range(steps):
+    for _ in range(120):
         if batch.rows and chance.random() < 0.2:
             staying = chance.sample(range(len(batch.rows)), k=chance.randint(len(batch.rows) // 2, len(batch.rows)))
             copies = chance.choices(staying, k=chance.randint(0, min(2, rows - len(staying)))) if staying else []

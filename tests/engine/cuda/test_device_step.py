@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from bench.packages.unverified import write_package
 from engine.batch.placing import place
 from engine.cuda.decoder import CudaDecoder
-from engine.cuda.lanes.lane import Lane
 from engine.decoder import Ask
 from engine.devices.session import CPU, DEVICE_KERNELS, DeviceError
 from engine.devices.transfers import HostTransfers
@@ -141,16 +139,9 @@ def test_every_step_gives_what_the_standard_graph_gives(
 
 
 def test_greedy_rows_are_foreseen_as_they_are_with_the_standard_graph(
-    package: Package, monkeypatch: pytest.MonkeyPatch
+    package: Package, asked: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(HostTransfers, "asynchronous", True)
-    filled, fill = list[int](), Lane.fill
-
-    def counting(self: Lane, token_ids: NDArray[np.int64], *arguments: Any) -> None:
-        filled.extend([len(token_ids)] * bool(len(token_ids)))
-        fill(self, token_ids, *arguments)
-
-    monkeypatch.setattr(Lane, "fill", counting)
     pair = Pair(package, rows=4)
     pair.join([(3, 1, 4), (1, 5, 9, 2, 6), (5,)])
     pair.step([1, 2, 3], Ask())
@@ -159,7 +150,7 @@ def test_greedy_rows_are_foreseen_as_they_are_with_the_standard_graph(
     pair.take([0, 1])
     for _ in range(8):
         pair.step(pair.best[:2], Ask())
-    assert filled == [3, 3, 2, 2]
+    assert asked == [3, 3, 2, 2]
 
 
 class WithKernels(Translator):

@@ -98,8 +98,8 @@ class Served:
             np.testing.assert_allclose(kept, self.kept(source), atol=ATOL, rtol=0)
 
 
-def open_served(model: Transformer, graphs: GraphFiles, room: int = ROOM) -> Served:
-    return Served(model, graphs, CudaDecoder.open_step(graphs, room, room, CPU))
+def open_served(model: Transformer, graphs: GraphFiles) -> Served:
+    return Served(model, graphs, CudaDecoder.open_step(graphs, ROOM, ROOM, CPU))
 
 
 @pytest.fixture(scope="module", params=NAMES)

@@ -17,14 +17,14 @@ from engine.cuda.runtime import DeviceRuntime
 from engine.devices.session import CPU
 from engine.devices.sizing import Load
 from models.package.declared.graphs import GraphFile, NativeStep
-from models.package.derived import device_tensors, graphs_spec
+from models.package.derived import graphs_spec, step_tensors
 from models.package.signature import DEVICE_DECODER
 from tests.models.test_transformer import config
 
 ROWS, SOURCE_PLACES, PLACES = 5, 4, 12
 SHAPE = config(width=32, decoder_heads=2, encoder_heads=2)
 SPEC = graphs_spec(SHAPE, "fp16")
-TENSORS = device_tensors(SHAPE, "fp16")
+TENSORS = step_tensors(SHAPE, "fp16")
 
 
 @pytest.fixture

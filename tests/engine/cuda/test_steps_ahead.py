@@ -2,13 +2,9 @@
 
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from engine.cuda.lanes.lane import Lane
 from engine.cuda.stepping.buckets import Bucket
 from engine.decoder import Ask
 from engine.devices.transfers import HostTransfers
@@ -40,20 +36,6 @@ class Greedy(Batches):
     def step(self, tokens: Sequence[int], k: int) -> None:
         super().step(tokens, k)
         self.best = self.found.token_ids[:, 0].tolist()
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The number of rows of every step whose input came from the host."""
-    rows: list[int] = []
-    fill = Lane.fill
-
-    def counting(self: Lane, token_ids: NDArray[np.int64], *arguments: Any) -> None:
-        rows.extend([len(token_ids)] * bool(len(token_ids)))
-        fill(self, token_ids, *arguments)
-
-    monkeypatch.setattr(Lane, "fill", counting)
-    yield rows
 
 
 @pytest.fixture

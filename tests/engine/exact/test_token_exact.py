@@ -25,7 +25,7 @@ from engine.cpu.decoder import CpuDecoder
 from engine.native.decoder import NativeDecoder
 from engine.observer import Unobserved
 from engine.offline import decode
-from engine.request import Event, Finished, FinishReason, Hypothesis
+from engine.request import FinishReason, Hypothesis
 from engine.runner import Runner
 from engine.targets import target_rules
 from export.tracing.trace import trace
@@ -104,11 +104,6 @@ class Exported:
         for hypothesis, (tokens, _) in zip(ours, theirs, strict=True):
             both = [self.huggingface.score(source, target, decoding) for target in (hypothesis.token_ids, tokens)]
             assert both[0] == pytest.approx(both[1], abs=TIE, rel=0), (decoding, hypothesis.token_ids, tokens)
-
-
-def finished(event: Event) -> Finished:
-    assert isinstance(event, Finished), event
-    return event
 
 
 # Real weights

@@ -54,9 +54,9 @@ Tokens = tuple[int, ...]
 Answer = tuple[Hypothesis, ...]
 
 
-def random_sources(shape: ModelConfig, count: int, longest: int = 40) -> list[Tokens]:
+def random_sources(shape: ModelConfig, count: int) -> list[Tokens]:
     chance = random.Random(count)
-    lengths = [chance.randint(1, longest) for _ in range(count)]
+    lengths = [chance.randint(1, 40) for _ in range(count)]
     return [tuple(chance.choices(range(3, shape.source_vocab_size - 3), k=length)) for length in lengths]
 
 

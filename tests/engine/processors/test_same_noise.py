@@ -55,11 +55,6 @@ Drawn = dict[tuple[Tokens, Decoding], tuple[Tokens, ...]]
 
 
 @pytest.fixture(scope="module")
-def loadable() -> Loadable:
-    return Loadable.of(Package.open(ZOO))
-
-
-@pytest.fixture(scope="module")
 def expected(loadable: Loadable) -> Drawn:
     tokenizer, oracle = Package.open(ZOO).tokenizer(), HuggingFace(ZOO)
     sources = [tuple(tokenizer.encode(english)) for english, _ in flores()[:100:50]]

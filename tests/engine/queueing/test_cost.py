@@ -10,12 +10,13 @@ from tests.engine.calling import RULES
 MEASURED = Measured(fixed=0.002, each=0.0001, token=0.00005)
 
 
-def model(workers: int = 1, rows: int = 20) -> CostModel:
-    return CostModel(workers, rows, MEASURED)
+def model() -> CostModel:
+    """Of one worker of 20 rows."""
+    return CostModel(1, 20, MEASURED)
 
 
-def translate(tokens: int, beams: int = 1, most: int = 512) -> Translate:
-    decoding = Decoding(num_beams=beams, max_new_tokens=most)
+def translate(tokens: int, beams: int = 1) -> Translate:
+    decoding = Decoding(num_beams=beams, max_new_tokens=512)
     return Translate((1,) * tokens, lambda event: None, decoding=decoding, rules=RULES)
 
 
@@ -65,6 +66,6 @@ def test_the_most_rows_are_those_in_which_a_request_takes_so_long(rows: float) -
 
 
 def test_work_takes_longer_in_smaller_batches() -> None:
-    cost = model(rows=20)
+    cost = model()
     assert cost.slowdown(20) == pytest.approx(1)
     assert cost.slowdown(1) == cost.slowdown(0.2) == pytest.approx((0.0021 + 0.00004) / (0.004 + 0.0008) * 20)

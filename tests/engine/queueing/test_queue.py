@@ -29,8 +29,8 @@ def request(
     return made
 
 
-def scored(caller: str, given: int, tokens: int = 10) -> Request:
-    made = Score((5,) * tokens, lambda event: None, targets=((5,) * given,), fed_ids=(5,))
+def scored(caller: str, given: int) -> Request:
+    made = Score((5,) * 10, lambda event: None, targets=((5,) * given,), fed_ids=(5,))
     made.caller, made.arrived = caller, 0.0
     return made
 

@@ -19,8 +19,8 @@ from tests.fakes import rules_of
 RULES = rules_of(END)
 
 
-def found(tokens: list[int], log_prob: float = -0.5) -> Found:
-    return Found(np.array(tokens)[:, None], np.full((len(tokens), 1), log_prob, np.float32))
+def found(tokens: list[int]) -> Found:
+    return Found(np.array(tokens)[:, None], np.full((len(tokens), 1), -0.5, np.float32))
 
 
 def open_row(rows: GreedyRows, max_new_tokens: int = 10**6) -> None:

@@ -20,8 +20,6 @@ from engine.request import Hypothesis
 from engine.runner import Runner
 from engine.search.beam_rows import BeamRows
 from models.decoding import Decoding
-from models.package.folder import Package
-from tests.checkpoints import ZOO
 from tests.engine.search.group_cases import END, PAD, Answer, Case, Tokens, model_of, recorded
 from tests.engine.search.searching import LanguageModel, Prefix, found, random_model, run, top
 from tests.fakes import rules_of
@@ -64,11 +62,6 @@ def test_random_weights(max_new_tokens: int) -> None:
 def check(ours: Sequence[Hypothesis], theirs: Answer, case: Case, tolerance: float = 1e-4) -> None:
     assert [one.token_ids for one in ours] == [tokens for tokens, _ in theirs], case
     assert [one.score for one in ours] == pytest.approx([score for _, score in theirs], abs=tolerance), case
-
-
-@pytest.fixture(scope="module")
-def loadable() -> Loadable:
-    return Loadable.of(Package.open(ZOO))
 
 
 @pytest.mark.parametrize("kernels", ["off", "auto"])

@@ -84,7 +84,7 @@ class Beams:
 
 def memory_of(model: Transformer, sources: list[list[int]], dtype: type) -> Arrays:
     """All cache tensors: sources are in slots 2 and 0, and elsewhere is garbage."""
-    cache = derived.device_tensors(model.config, "fp32")
+    cache = derived.step_tensors(model.config, "fp32")
     memory: Arrays = {it.past: np.full(it.shape(7, CAPACITY), 9.0, dtype) for it in cache}
     for slot, source in zip((2, 0), sources, strict=True):
         _, starts = model.encode_source(torch.tensor([source]), torch.tensor([len(source)]))
@@ -160,7 +160,7 @@ def by_onnxruntime(decoder: ir.Model, file: Path) -> Run:
 
 
 def decoder_of(model: Transformer, precision: Precision) -> ir.Model:
-    return device_decoder(model.to(DTYPES[precision]), derived.device_tensors(model.config, precision))
+    return device_decoder(model.to(DTYPES[precision]), derived.step_tensors(model.config, precision))
 
 
 @every_model
@@ -187,7 +187,7 @@ def test_the_library_computes_the_same(shape: ModelConfig, tmp_path: Path) -> No
 
 @every_model
 def test_what_is_declared_is_what_the_graph_is(shape: ModelConfig) -> None:
-    decoder, cache = decoder_of(random_model(shape), "fp16"), derived.device_tensors(shape, "fp16")
+    decoder, cache = decoder_of(random_model(shape), "fp16"), derived.step_tensors(shape, "fp16")
     assert [it.name for it in decoder.graph.inputs] == [*signature.DEVICE_DECODER_INPUTS, *(it.past for it in cache)]
     present = [it.present for it in cache if it.owner == "hypothesis"]
     outputs = [*signature.DECODER_OUTPUTS, *present, signature.LOGITS, signature.CROSS_QUERY]

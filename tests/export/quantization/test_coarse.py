@@ -9,8 +9,11 @@ from numpy.typing import NDArray
 
 from export.quantization.coarse import PROBES, find_coarse_look
 from export.quantization.recipe import CoarseLook
-from kernels.library import Library, LibraryError, open_library
+from kernels.library import Library
+from tests.kernels.conftest import library
 from tests.kernels.node import Node, Ports
+
+__all__ = ["library"]
 
 Floats = NDArray[np.float32]
 VOCABULARY, WIDTH = 9001, 160
@@ -21,14 +24,6 @@ MIX = np.linalg.qr(RNG.standard_normal((WIDTH, WIDTH)))[0]
 SCALES = np.full(VOCABULARY, 0.02, np.float32)
 BIAS = RNG.standard_normal(VOCABULARY).astype(np.float32)
 WEIGHT = np.rint(RNG.standard_normal((VOCABULARY, WIDTH)) * IMPORTANCE @ MIX * 50 + 3).clip(-127, 127).astype(np.int8)
-
-
-@pytest.fixture(scope="module")
-def library() -> Library:
-    try:
-        return open_library()
-    except LibraryError as error:
-        pytest.skip(str(error))
 
 
 def hidden(rows: int, seed: int) -> Floats:

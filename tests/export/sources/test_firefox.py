@@ -12,6 +12,7 @@ from export.__main__ import main
 from export.sources import Fetched, fetch
 from models.package.folder import Package, sha256
 from tests.export.sources.limits import files_of_at_most
+from tests.export.sources.refusal import refusal
 from tests.export.sources.registry_server import Storage, files_of, storage
 from tests.models.checkpoint.marian.marian_nmt import PIECES, write_model
 from tests.shortlists import random_lists, write
@@ -54,11 +55,7 @@ def refused(served: Storage, capsys: Capture, folder: Path, name: str = "firefox
     assert main([name, *arguments]) == 2
     assert not (folder / "packages").exists()
     assert [path for path in folder.rglob("*") if path.is_file()] == []
-    shown = capsys.readouterr()
-    assert "Traceback" not in shown.err
-    said = [line for line in shown.err.splitlines() if line.startswith("error: ")]
-    assert len(said) == 1, shown.err
-    return said[0]
+    return refusal(capsys)
 
 
 @pytest.mark.timeout(600)

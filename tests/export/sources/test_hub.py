@@ -16,6 +16,7 @@ from models.package.folder import Package, sha256
 from tests.checkpoints import ROOT
 from tests.export.sources.hub_server import COMMIT, Hub, hub
 from tests.export.sources.limits import files_of_at_most
+from tests.export.sources.refusal import refusal
 
 REPOSITORY = "Helsinki-NLP/opus-mt-en-pt"
 NAME = f"hf:{REPOSITORY}"
@@ -53,11 +54,7 @@ def refused(capsys: Capture, folder: Path, name: str = NAME) -> str:
     """What is said of a checkpoint that cannot be had. No package is there, nor the beginning of one."""
     assert main([name, "--out", str(folder / "packages" / "en-pt")]) == 2
     assert not (folder / "packages").exists()
-    shown = capsys.readouterr()
-    assert "Traceback" not in shown.err
-    said = [line for line in shown.err.splitlines() if line.startswith("error: ")]
-    assert len(said) == 1, shown.err
-    return said[0]
+    return refusal(capsys)
 
 
 @pytest.mark.timeout(600)

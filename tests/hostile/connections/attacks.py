@@ -4,8 +4,9 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
-from bench.soak.http2 import DATA, END_STREAM, FRAME_BYTES, WINDOW_SIZE, Connection, Sender, frame, message
+from bench.soak.http2 import DATA, END_STREAM, FRAME_BYTES, WINDOW_SIZE, Connection, frame, message
 from dragoman.quickstart import HOST
+from tests.hostile.connections.sender import Sender
 
 TRANSLATE = "/dragoman.v1.TranslationService/Translate"
 LIST_MODELS = "/dragoman.v1.ModelService/ListModels"

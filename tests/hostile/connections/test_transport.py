@@ -18,7 +18,6 @@ from bench.soak.http2 import (
     SETTINGS,
     WINDOW_SIZE,
     Connection,
-    Sender,
     frame,
     message,
 )
@@ -33,6 +32,7 @@ from server.config import Settings
 from server.placement import REST_BYTES
 from server.traffic.bounds import MOST_WATCHERS, MOST_WATCHERS_OF_ONE, WINDOW_BYTES, Bounds
 from tests.hostile.connections.attacks import LIST_MODELS, TRANSLATE, WATCH, all_but_finished, seconds, streams, unread
+from tests.hostile.connections.sender import Sender
 from tests.server_process import WAIT_S, ServerProcess, eventually, server_process
 
 STREAM = "/dragoman.v1.TranslationService/StreamTranslate"

@@ -52,7 +52,6 @@ def test_old_name_of_the_forced_beginning_wants_a_token(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "led"}, "model_type is 'led'; supported: bart, "),
         ({"normalize_before": True}, "normalize_before is True; a bart model of transformers is computed with False"),
         ({"normalize_embedding": False}, "normalize_embedding is False; "),
         ({"static_position_embeddings": True}, "static_position_embeddings is True; "),

@@ -81,7 +81,6 @@ def test_number_of_decoder_layers_is_the_encoders_unless_said(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"model_type": "longt5"}, "model_type is 'longt5'; supported: t5, "),
         ({"feed_forward_proj": "gated-mish"}, "feed_forward_proj is 'gated-mish'; supported: relu, gelu"),
         ({"dense_act_fn": "relu"}, "dense_act_fn is 'relu'; by feed_forward_proj 'gated-gelu' it is 'gelu_new'"),
         ({"is_gated_act": False}, "is_gated_act is False; "),

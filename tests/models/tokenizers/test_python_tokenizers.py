@@ -19,11 +19,8 @@ from models.checkpoint.contents import CheckpointError, write_made
 from models.checkpoint.tokenizers.found import FoundTokenizer, read_tokenizer
 from models.tokenizers.moses_bpe import MosesBpe
 from models.tokenizers.spec import open_tokenizer
-from models.tokenizers.tokenizer import NOWHERE, TextStream, Tokenizer, TokenizerError
-from tests.models.tokenizers.test_tokenizer_json import PAGE, SCRIPTS, sentencepieces, texts
-
-MOST_TOKENS = 400
-ODD = ("", " ", "a  b\tc\n", "“O’Neil” said: it’s 3.5% — «yes»…", "x & y < z | [1] '2' \"3\" e-mail")
+from models.tokenizers.tokenizer import NOWHERE, Tokenizer, TokenizerError
+from tests.models.tokenizers.test_tokenizer_json import PAGE, SCRIPTS, check_stream, sentencepieces, texts
 
 
 def m2m100(folder: Path) -> None:
@@ -165,14 +162,7 @@ def test_spans_are_where_tokens_stand(ours: Tokenizer) -> None:
 
 @given(data=st.data())
 def test_any_tokens_stream_to_their_text(ours: Tokenizer, data: st.DataObject) -> None:
-    tokens = st.lists(st.integers(0, MOST_TOKENS), max_size=25)
-    ids = data.draw(tokens | st.text(max_size=15).map(ours.encode_target))
-    stream, deltas, start = TextStream(ours), list[str](), 0
-    while start < len(ids):
-        size = data.draw(st.integers(1, 4))
-        deltas.append(stream.push(ids[start : start + size]))
-        start += size
-    assert "".join([*deltas, stream.finish(ids)]) == ours.decode(ids)
+    check_stream(ours, data)
 
 
 @given(text=st.text(max_size=30))

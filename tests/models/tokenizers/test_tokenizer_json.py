@@ -16,7 +16,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from models.checkpoint.contents import CheckpointError
 from models.checkpoint.tokenizers.fast import read_fast_tokenizer
-from models.tokenizers.tokenizer import TextStream, TokenizerError, clean_up, pieces
+from models.tokenizers.tokenizer import TextStream, Tokenizer, TokenizerError, clean_up, pieces
 from models.tokenizers.tokenizer_json import Affixes, TokenizerJson, TokenizerJsonSpec
 from tests.checkpoints import edit_json
 
@@ -264,6 +264,10 @@ def test_streamed_texts_are_the_decoded_ones(ours: TokenizerJson) -> None:
 
 @given(data=st.data())
 def test_any_tokens_stream_to_their_text(ours: TokenizerJson, data: st.DataObject) -> None:
+    check_stream(ours, data)
+
+
+def check_stream(ours: Tokenizer, data: st.DataObject) -> None:
     """Whatever a model says, in whatever pieces it comes, and texts of any characters."""
     tokens = st.lists(st.integers(0, MOST_TOKENS), max_size=25)
     ids = data.draw(tokens | st.text(max_size=15).map(ours.encode_target))

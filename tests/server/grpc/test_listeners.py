@@ -39,9 +39,9 @@ def opened(**values: object) -> tuple[grpc.aio.Server, int]:
 
 
 @contextmanager
-def taken(host: str = "127.0.0.1") -> Iterator[int]:
+def taken() -> Iterator[int]:
     """A port that somebody else listens on."""
-    with socket.create_server((host, 0)) as listener:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
         yield listener.getsockname()[1]
 
 

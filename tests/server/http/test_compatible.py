@@ -18,7 +18,6 @@ from tests.server.grpc.test_identity import door
 from tests.server.http.asking import asking
 from tests.serving import MODEL, eventually, held
 
-FORM = "application/x-www-form-urlencoded"
 CAT = {"q": "A cat.", "source": "en", "target": "pt"}
 
 
@@ -147,10 +146,6 @@ async def test_a_file_comes_back_under_a_name_that_nobody_guesses() -> None:
         gone = await client.get(f"{server.url}/download_file/x.txt")
         assert gone.status_code == 404 and "10 minutes at most" in gone.json()["error"]
 
-        cut, form = (
-            b'--x\r\ncontent-disposition: form-data; name="file"; filename="a.txt"\r\n\r\nA cat.',
-            {"content-type": "multipart/form-data; boundary=x"},
-        )
         for response, status, words in (
             (await sent("a.txt", text, **EN_PT), 400, "Please contact the server operator to get an API key"),
             (await sent("a.txt", text, **EN_PT, api_key="no"), 403, "Invalid API key"),
@@ -170,7 +165,7 @@ async def test_a_file_comes_back_under_a_name_that_nobody_guesses() -> None:
             (await sent("a.txt", bytes(2**20), **EN_PT, **key), 413, "the request has"),
             (await client.post("/translate", data=CAT | key, files={"file": b"x"}), 400, "Invalid JSON format"),
             (
-                await client.post("/translate_file?api_key=one", content=cut, headers=form),
+                await client.post("/translate_file?api_key=one", content=CUT, headers=FORM_X),
                 400,
                 "Invalid request: missing",
             ),

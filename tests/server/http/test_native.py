@@ -6,7 +6,6 @@ import logging
 from base64 import b64decode
 from typing import Any
 
-import httpx
 import jsonschema
 import pytest
 from google.protobuf.json_format import MessageToDict, ParseDict
@@ -112,16 +111,6 @@ async def test_what_is_no_message_is_told_so(body: bytes, why: str) -> None:
         assert response.status_code == 400, response.text
         assert reason(response) == "INVALID_MESSAGE"
         assert why in response.json()["message"]
-
-
-async def events(response: httpx.Response) -> list[tuple[str, Any]]:
-    """All of an answer that is a stream."""
-    blocks = [block async for block in response.aiter_text()]
-    parsed = []
-    for block in "".join(blocks).removesuffix("\n\n").split("\n\n"):
-        name, data = block.split("\n")
-        parsed.append((name.removeprefix("event: "), json.loads(data.removeprefix("data: "))))
-    return parsed
 
 
 async def test_a_stream_comes_in_pieces_and_ends_with_the_whole() -> None:

@@ -27,9 +27,9 @@ ALL = [(name, data) for name, made in DOCUMENTS.items() for data in made]
 IDS = [name for name, _ in ALL]
 
 
-def opened(name: str, data: bytes, limits: Limits = LIMITS) -> Document:
-    assert unpacked_bytes(name, data, limits) <= limits.bytes
-    return read_document(name, data, limits, Languages("en", "pt"))
+def opened(name: str, data: bytes) -> Document:
+    assert unpacked_bytes(name, data, LIMITS) <= LIMITS.bytes
+    return read_document(name, data, LIMITS, Languages("en", "pt"))
 
 
 def texts(document: Document) -> list[str]:

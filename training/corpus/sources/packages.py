@@ -27,7 +27,10 @@ class Apt:
     folder: Path
 
     def update(self) -> None:
-        """Gets the lists of packages and their descriptions, once: later runs see the same versions."""
+        """Gets the lists of packages and their descriptions, once: later runs see the same versions.
+
+        Raises CorpusError.
+        """
         if shutil.which("apt-get") is None:
             raise CorpusError("apt-get is not here; build the corpus on Debian, or in a container of it")
         if not self.updated.exists():
@@ -106,7 +109,7 @@ def unpack_deb(file: Path, version: str, root: Path) -> None:
 
 
 def unpack_wheel(requirement: str, downloads: Path, root: Path) -> None:
-    """The same for `NAME==VERSION` of PyPI."""
+    """The same for `NAME==VERSION` of PyPI. Raises CorpusError."""
     name, _, version = requirement.partition("==")
     shutil.rmtree(downloads, ignore_errors=True)
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:"]

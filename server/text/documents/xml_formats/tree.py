@@ -95,7 +95,7 @@ class _Reader:
         parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = self._refuse
 
     def read(self, data: bytes, last: bool = False) -> list[Node]:
-        """The units that end in it."""
+        """The units that end in it. Raises DocumentBroken."""
         try:
             self._parser.Parse(data, last)
         except expat.ExpatError as error:

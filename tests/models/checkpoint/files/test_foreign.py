@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 from ctranslate2.specs.model_spec import SequenceToSequenceModelConfig
 
-from models.checkpoint import CheckpointError, load_checkpoint
+from models.checkpoint import load_checkpoint
 from models.package.folder import Package
 from tests.checkpoints import edit_json, write_json
+from tests.models.checkpoint.refusal import refusal
 
 FILES = {
     "tf_model.h5": "TensorFlow's weights only; transformers before version 5",
@@ -25,21 +26,6 @@ FILES = {
 }
 
 
-@pytest.fixture
-def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """A checkpoint of one's own."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "tiny"))
-
-
-def refused(folder: Path) -> str:
-    with pytest.raises(CheckpointError) as error:
-        load_checkpoint(folder)
-    message = str(error.value)
-    assert str(folder) in message
-    assert "\n" not in message
-    return message
-
-
 def put(file: Path) -> None:
     file.parent.mkdir(exist_ok=True, parents=True)
     file.write_bytes(b"weights")
@@ -51,13 +37,13 @@ def test_weights_of_others(folder: Path, tmp_path: Path, name: str, said: str, c
     (folder / "model.safetensors").unlink()
     foreign = folder if config else tmp_path / "other"
     put(foreign / name)
-    message = refused(foreign)
+    message = refusal(foreign)
     assert f"has {name}: " in message
     assert said in message
 
 
 def test_a_package_is_no_checkpoint(tiny_package: Package) -> None:
-    assert "has manifest.json: a package already" in refused(tiny_package.folder)
+    assert "has manifest.json: a package already" in refusal(tiny_package.folder)
 
 
 def test_nor_is_one_with_a_shortlist(tiny_package: Package, tmp_path: Path) -> None:
@@ -65,7 +51,7 @@ def test_nor_is_one_with_a_shortlist(tiny_package: Package, tmp_path: Path) -> N
     folder = shutil.copytree(tiny_package.folder, tmp_path / "package")
     for name in ("weights.bin", "shortlist.bin"):
         put(folder / name)
-    assert "give the checkpoint that it was made of" in refused(folder)
+    assert "give the checkpoint that it was made of" in refusal(folder)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -88,7 +74,7 @@ def test_weights_of_others_beside_ours_do_no_harm(folder: Path, name: str) -> No
 )
 def test_families_that_do_not_fit(folder: Path, family: str, said: str) -> None:
     edit_json(folder / "config.json", model_type=family)
-    message = refused(folder)
+    message = refusal(folder)
     assert f"config.json: model_type is {family!r}: " in message
     assert said in message
     assert "supported: " in message
@@ -100,7 +86,7 @@ def test_families_that_do_not_fit(folder: Path, family: str, said: str) -> None:
 )
 def test_experts_of_any_family(folder: Path, family: str, key: str) -> None:
     edit_json(folder / "config.json", model_type=family, **{key: 8})
-    message = refused(folder)
+    message = refusal(folder)
     assert f"model_type is {family!r}: a mixture of experts" in message
     assert "encoders alone: bert, " in message
 
@@ -108,16 +94,16 @@ def test_experts_of_any_family(folder: Path, family: str, key: str) -> None:
 def test_a_configuration_of_ctranslate2(folder: Path) -> None:
     """Its own, as its converter writes it: of a model on the Hub, nothing else is fetched before it is refused."""
     SequenceToSequenceModelConfig().save_as_json(str(folder / "config.json"))
-    message = refused(folder)
+    message = refusal(folder)
     assert "config.json: model_type is None: a model of CTranslate2: export the checkpoint" in message
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq", "bitsandbytes"])
 def test_quantized_checkpoints(folder: Path, method: str) -> None:
     edit_json(folder / "config.json", quantization_config={"quant_method": method, "bits": 4})
-    assert f"quantized ({method}); export the checkpoint" in refused(folder)
+    assert f"quantized ({method}); export the checkpoint" in refusal(folder)
 
 
 def test_a_checkpoint_that_was_quantized_before_configurations_said_so(folder: Path) -> None:
     write_json(folder / "quantize_config.json", {"bits": 4, "group_size": 128})
-    assert "quantize_config.json: bits says that the weights are quantized (4 bits)" in refused(folder)
+    assert "quantize_config.json: bits says that the weights are quantized (4 bits)" in refusal(folder)

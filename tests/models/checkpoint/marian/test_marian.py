@@ -1,6 +1,5 @@
 """A Marian checkpoint loads as transformers loads it."""
 
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -36,12 +35,6 @@ VARIANTS: dict[str, dict[str, Any]] = {
     },
     "two vocabularies, tied output": {"separate": True, "tie_word_embeddings": True},
 }
-
-
-@pytest.fixture
-def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """A checkpoint of one's own."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "tiny"))
 
 
 def random_batch(source_size: int, target_size: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -30,6 +30,7 @@ from tests.models.checkpoint.marian.marian_nmt import (
     write_model,
     write_npz,
 )
+from tests.models.checkpoint.refusal import refusal
 
 MODEL = "model.enpt.intgemm.alphas.bin"
 MATRIX = "decoder_l1_rnn_Wf"
@@ -190,15 +191,6 @@ FOLDERS: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_model(tmp_path / "model")
-
-
-def refusal(folder: Path) -> str:
-    with pytest.raises(CheckpointError) as error:
-        load_checkpoint(folder)
-    message = str(error.value)
-    assert str(folder) in message
-    assert "\n" not in message
-    return message
 
 
 @pytest.mark.parametrize(("data", "said"), FILES.values(), ids=FILES.keys())

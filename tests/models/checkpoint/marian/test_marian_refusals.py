@@ -17,12 +17,7 @@ from torch import Tensor
 from models.checkpoint import CheckpointError, load_checkpoint
 from models.checkpoint.files.weights import read_weights
 from tests.checkpoints import edit_json, write_checkpoint, write_json
-
-
-@pytest.fixture
-def folder(tiny_checkpoint: Path, tmp_path: Path) -> Path:
-    """A checkpoint of one's own."""
-    return Path(shutil.copytree(tiny_checkpoint, tmp_path / "tiny"))
+from tests.models.checkpoint.refusal import refusal
 
 
 def change_tensors(folder: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
@@ -266,11 +261,7 @@ BROKEN: dict[str, tuple[Callable[[Path], object], tuple[str, ...]]] = {
 @pytest.mark.parametrize(("change", "said"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_broken_checkpoint_says_why(folder: Path, change: Callable[[Path], object], said: tuple[str, ...]) -> None:
     change(folder)
-    with pytest.raises(CheckpointError) as error:
-        load_checkpoint(folder)
-    message = str(error.value)
-    assert str(folder) in message
-    assert "\n" not in message
+    message = refusal(folder)
     for part in said:
         assert part in message
     assert not (folder / "owned").exists()
