@@ -12,7 +12,7 @@ from engine.errors import KernelsRefused
 from engine.host.encoded import EncodedText, NoCache
 from engine.host.together import same_alone
 from engine.logits.target_graphs import TargetGraphs
-from engine.native.encoder import PACKED, encode
+from engine.native.encoder import PACKED, encode, run_tokens
 from engine.native.library import matching
 from engine.niceness import AT_ONCE, Pace
 from kernels.library import Library
@@ -66,4 +66,5 @@ class NativeEncoder:
 
     def _states(self, sources: Sequence[Sequence[int]]) -> Iterator[list[NDArray[np.float32]]]:
         """Hidden states [tokens, width] of every source."""
-        return encode(self._session, sources, outputs=(signature.HIDDEN,), spec=self._spec)
+        most = run_tokens(self._spec.precision)
+        return encode(self._session, sources, most, outputs=(signature.HIDDEN,), spec=self._spec)

@@ -16,7 +16,7 @@ from engine.host.together import same_alone
 from engine.logits.graph import LogitsGraph
 from engine.logits.target_graphs import TargetGraphs
 from engine.native.cache import SlotCache
-from engine.native.encoder import PACKED, NativeSource, encode
+from engine.native.encoder import PACKED, NativeSource, encode, run_tokens
 from engine.native.library import matching
 from engine.native.named import NamedTokens
 from engine.niceness import AT_ONCE, Pace
@@ -89,7 +89,8 @@ class NativeDecoder:
     def encode(self, sources: Sequence[Sequence[int]], named: Sequence[Sequence[int]] = ()) -> list[NativeSource]:
         """Runs the encoder on sources, the end tokens included. named: see `Decoder`."""
         allowed = repeat(None) if self._shortlist is None else map(self._allowed, sources, named or repeat(()))
-        pairs = zip(encode(self._encoder, sources), allowed, strict=False)
+        found = encode(self._encoder, sources, run_tokens(self.spec.precision))
+        pairs = zip(found, allowed, strict=False)
         return [NativeSource(hidden, cross, ids) for [hidden, cross], ids in pairs]
 
     def open_cache(self, rows: int) -> SlotCache:

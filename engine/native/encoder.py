@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 from engine.host.positions import joined, runs
 from models.package import signature
 from models.package.declared.graphs import GraphsSpec
+from models.package.declared.numbers import Precisions
 
 HIDDEN_AND_CROSS = (signature.HIDDEN, signature.CROSS)
-RUN_TOKENS = 192
+RUN_TOKENS, FP32_RUN_TOKENS = 192, 384
 """Most tokens of a run, but that a longer source runs alone. A run's tokens share the way of the weights to the
-registers; with more of them their hidden states leave the second-level cache. How sources are grouped changes no bit
-of what comes out."""
+registers; with more of them their hidden states leave the second-level cache. Weights of fp32 have a longer way than
+those of 8 or 16 bits. How sources are grouped changes no bit of what comes out."""
 
 PACKED = "texts have other bits packed than alone on this processor"
 """Why the graph is refused whose operators ought to give them the same."""
@@ -48,18 +49,24 @@ class NativeSource:
         return self._hidden
 
 
+def run_tokens(precision: Precisions) -> int:
+    """How many tokens there are at most in a run of such a model."""
+    return FP32_RUN_TOKENS if precision.weights == "fp32" else RUN_TOKENS
+
+
 def encode(
     session: ort.InferenceSession,
     sources: Sequence[Sequence[int]],
-    run_tokens: int = RUN_TOKENS,
+    most: int = RUN_TOKENS,
     outputs: Sequence[str] = HIDDEN_AND_CROSS,
     spec: GraphsSpec | None = None,
 ) -> Iterator[list[NDArray[np.float32]]]:
     """Of every source, hidden states [tokens, width], and keys and values [tokens, layers * 2 * width].
 
-    outputs: of an encoder alone, the first is all that there is. spec: see `engine.host.positions.joined`
+    most: tokens of a run. outputs: of an encoder alone, the first is all that there is. spec: see
+    `engine.host.positions.joined`
     """
-    for group in runs([len(source) for source in sources], run_tokens):
+    for group in runs([len(source) for source in sources], most):
         lengths = [len(source) for source in sources[group]]
         ids, positions = joined(sources[group], spec)
         arrays = ids, positions.astype(np.int32), np.array(lengths, np.int32)

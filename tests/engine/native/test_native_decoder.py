@@ -1,7 +1,9 @@
 """engine.native on models with random weights: its rows against PyTorch, and against themselves alone."""
 
 import random
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from engine.native.encoder import encode
 from export.verification.reference import log_probs
 from kernels.library import Library
 from models.config import ModelConfig
+from models.package import signature
 from models.package.shortlist import Shortlist
 from tests.engine.cpu import test_cpu_decoder
 from tests.engine.cpu.test_cpu_decoder import Batch, Served, Tokens, play, play_long
@@ -119,10 +122,32 @@ def test_how_sources_are_grouped_changes_no_bit(served: NativeServed) -> None:
     chance = random.Random(5)
     sources = [served.random_tokens(chance, length) for length in (1, 40, 3, LONGEST, 17, 1, 90, 2, 16)]
     session = served.native._encoder
-    alone = list(encode(session, sources, run_tokens=1))
-    for run_tokens in (20, 160, 1000):
-        for expected, found in zip(alone, encode(session, sources, run_tokens), strict=True):
+    alone = list(encode(session, sources, 1))
+    for most in (20, 160, 1000):
+        for expected, found in zip(alone, encode(session, sources, most), strict=True):
             assert [part.tobytes() for part in found] == [part.tobytes() for part in expected]
+
+
+class Counted:
+    """An encoder whose runs are counted."""
+
+    def __init__(self, session: Any) -> None:
+        self._session = session
+        self.tokens = list[int]()
+        """Of each run."""
+
+    def run(self, outputs: Sequence[str], given: Mapping[str, NDArray[np.generic]]) -> Any:
+        self.tokens.append(given[signature.NATIVE_ENCODER_INPUTS[0]].size)
+        return self._session.run(outputs, given)
+
+
+def test_large_weights_are_read_for_more_tokens(served: NativeServed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """384 of fp32 and 192 of 8 bits."""
+    counted = Counted(served.native._encoder)
+    monkeypatch.setattr(served.native, "_encoder", counted)
+    served.native.encode([served.random_tokens(random.Random(6), 40) for _ in range(20)])
+    in_fp32 = served.native.spec.precision.weights == "fp32"
+    assert counted.tokens == ([360, 360, 80] if in_fp32 else [160] * 5)
 
 
 def test_sources_are_what_they_are_for_the_standard_graphs(library: Library, tmp_path: Path) -> None:
