@@ -9,9 +9,8 @@ import numpy as np
 from dragoman.v1 import encoding_pb2, encoding_pb2_grpc, model_pb2, translation_pb2
 from models.encoding import Numbers, Pooling
 from models.encoding.classifier import Label, LabelledSpan
-from server.api.enums import plain
 from server.api.streams import Room, in_order
-from server.api.timings import write_timings
+from server.api.values import plain, write_timings
 from server.catalog.catalog import Catalog
 from server.catalog.served_model import ServedModel
 from server.translation.encoding.embeddings import Embedding, EncodingOptions, resolve_encoding

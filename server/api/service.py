@@ -22,7 +22,7 @@ from server.api.decoding import message_of, options_of
 from server.api.documents import Documents, Task, check_count, format_of, patient
 from server.api.encoding import EncodingService, encoding_defaults, vector_options, write_embedding
 from server.api.texts import check_contents, check_options, glossary_of, shape_of
-from server.api.timings import write_timings
+from server.api.values import write_timings
 from server.api.ways import Way
 from server.catalog.catalog import Catalog, Entry
 from server.catalog.reloading import Reload, Report

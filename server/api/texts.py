@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from dragoman.v1 import translation_pb2
 from models.decoding import Options
-from server.api.enums import plain
+from server.api.values import plain
 from server.errors import BlankContent, EmptyContents, OptionOutOfRange, OptionsConflict, quoted
 from server.text.protected import Term
 from server.text.texts import Shape
