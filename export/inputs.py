@@ -19,6 +19,7 @@ from export.shortlist.table import ListSize
 from export.sources import Fetched
 from export.verification.compare_tokens import ENGINE_ROWS
 from export.verification.verify import most_tokens
+from models import lines
 from models.checkpoint import Checkpoint
 from models.languages import WELL_FORMED, lookup
 from models.package.declared.graphs import NAME_PATTERN
@@ -44,13 +45,9 @@ class InputError(Exception):
 def lines_of(content: bytes, file: Path) -> list[str]:
     """All lines of what a text file has. Raises InputError."""
     try:
-        text = content.decode("utf-8-sig")  # some editors put a mark of byte order before a text
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file} is not UTF-8: {error}") from error
-    if (at := content.find(0)) >= 0:  # which is UTF-8, but every other byte of English in UTF-16
-        raise InputError(f"{file}: byte {at + 1} (0x00) is in no text; if it is UTF-16, convert it to UTF-8 first")
-    # Not splitlines, which takes characters inside a sentence for line ends.
-    return text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
+        return lines.lines_of(content, file)
+    except lines.NoText as error:
+        raise InputError(str(error)) from error
 
 
 def sentences_of(content: bytes, file: Path) -> list[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from models.lines import NoText, lines_of
 from models.tokenizers.sentencepiece_pair import SentencePiecePair, SentencePieceSpec
 from models.tokenizers.target_side import target_side
 from training.config import Data, ParallelText
@@ -129,16 +130,11 @@ def all_lines(pairs: Sequence[TextPair]) -> Iterator[str]:
 def read_lines(file: Path) -> list[str]:
     """The lines of a text file. Raises TrainingError where it is empty, not UTF-8, or has a zero byte."""
     try:
-        text = file.read_text(encoding="utf-8-sig")
+        lines = lines_of(file.read_bytes(), file)
     except OSError as error:
         raise TrainingError(f"{file} cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise TrainingError(f"{file} is not UTF-8: {error}") from error
-    if (at := text.find("\0")) >= 0:
-        number = text.count("\n", 0, at) + 1
-        raise TrainingError(f"{file}, line {number} has a zero byte; if it is UTF-16, convert it to UTF-8 first")
-    # Not splitlines, which takes characters inside a sentence for line ends.
-    lines = text.removesuffix("\n").split("\n")
+    except NoText as error:
+        raise TrainingError(str(error)) from error
     if lines == [""]:
         raise TrainingError(f"{file} is empty; give at least one sentence")
     return lines

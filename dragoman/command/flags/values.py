@@ -2,10 +2,12 @@
 
 import argparse
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from dragoman.channel import MAX_TIMEOUT_S, TlsOptions
+from dragoman.command.lines import Line, LineError
 
 
 def text(value: str) -> str:
@@ -20,16 +22,7 @@ def text(value: str) -> str:
 
 def glossary(path: str) -> dict[str, str]:
     """What a file of terms says. Raises ArgumentTypeError for one that cannot be read."""
-    try:
-        content = Path(path).read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise argparse.ArgumentTypeError(f"{path} cannot be read: {why}") from error
-    if (at := content.find("\0")) >= 0:
-        number = content.count("\n", 0, at) + 1
-        told = f"{path}: line {number} has a zero byte; if the file is UTF-16, convert it to UTF-8 first"
-        raise argparse.ArgumentTypeError(told)
-    pairs = [line.split("\t") for line in content.split("\n") if line.strip()]
+    pairs = [line.split("\t") for line in _lines(path) if line.strip()]
     for pair in pairs:
         if len(pair) > 2:
             raise argparse.ArgumentTypeError(f"{path} has a line of {len(pair)} columns; a term has 1 or 2: {pair[0]}")
@@ -40,6 +33,18 @@ def glossary(path: str) -> dict[str, str]:
             told = f"{path} has two translations of {source!r}, {terms[source]!r} and {target!r}; leave one out"
             raise argparse.ArgumentTypeError(told)
     return terms
+
+
+def _lines(path: str) -> Iterator[str]:
+    try:
+        lines = Path(path).read_bytes().split(b"\n")
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path} cannot be read: {error.strerror}") from error
+    for number, raw in enumerate(lines, 1):
+        try:
+            yield Line(number, raw).text()
+        except LineError as error:
+            raise argparse.ArgumentTypeError(f"{path}: line {number}: {error}") from error
 
 
 def bias(value: str) -> tuple[str, float]:

@@ -183,8 +183,11 @@ def test_a_glossary_that_cannot_be_read_is_told(command: Dragoman, tmp_path: Pat
     terms.write_text("a\tb\na\tb\na\tc\n")
     told = f"dragoman translate: --glossary: {terms} has two translations of 'a', 'b' and 'c'; leave one out\n"
     assert command("translate", "--glossary", terms, "a") == Result(2, "", told)
+    terms.write_bytes(b"a\tb\ncaf\xe9\td\n")
+    told = f"{terms}: line 2: byte 4 (0xe9) is not UTF-8; convert the text to UTF-8 first\n"
+    assert command("translate", "--glossary", terms, "a") == Result(2, "", f"dragoman translate: --glossary: {told}")
     terms.write_text("a\tb\nc\td\n", encoding="utf-16-le")
-    told = f"{terms}: line 1 has a zero byte; if the file is UTF-16, convert it to UTF-8 first\n"
+    told = f"{terms}: line 1: byte 2 (0x00) is in no text; if the file is UTF-16, convert it to UTF-8 first\n"
     assert command("translate", "--glossary", terms, "a") == Result(2, "", f"dragoman translate: --glossary: {told}")
 
 
